@@ -38,10 +38,9 @@ func (m *machine) byHand(user, name string, device, load int) string {
 	pid := m.show(name, "MainPID")
 	driver, err := gpus.Read(m.path(driverOfTests))
 	require.NoError(m.t, err)
-	used := int64(5000)
 	number, err := strconv.Atoi(pid)
 	require.NoError(m.t, err)
-	driver.Apps = append(driver.Apps, gpus.App{PID: number, Device: device, UsedMiB: &used, Load: &load, Name: "python"})
+	driver.Apps = append(driver.Apps, gpus.App{PID: number, Device: device, UsedMiB: new(int64(5000)), Load: &load, Name: "python"})
 	require.NoError(m.t, driver.Write(m.path(driverOfTests)))
 	return pid
 }

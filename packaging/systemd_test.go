@@ -252,8 +252,7 @@ func TestEnforceUnderSystemd(t *testing.T) {
 		_, err := fmt.Sscan(out, &pid)
 		return err == nil
 	})
-	used := int64(1000)
-	require.NoError(t, gpus.Driver{Devices: gpus.H100s("private", 2), Apps: []gpus.App{{PID: pid, UsedMiB: &used, Name: "sleep"}}}.Write(m.path(driverOfTests)))
+	require.NoError(t, gpus.Driver{Devices: gpus.H100s("private", 2), Apps: []gpus.App{{PID: pid, UsedMiB: new(int64(1000)), Name: "sleep"}}}.Write(m.path(driverOfTests)))
 	m.until("the process ends", func() bool { return !m.exists(fmt.Sprintf("/proc/%d", pid)) })
 	require.Contains(t, m.sh("cat /home/alice/screen"), "genv", "the terminal of the user")
 	m.until("the outcome is recorded", func() bool { return strings.Contains(m.sh("cat /var/log/genv/enforce.jsonl"), `"terminated"`) })

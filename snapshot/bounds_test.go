@@ -56,8 +56,7 @@ func TestBoundLeavesTheProcessesOfOthers(t *testing.T) {
 
 	s = &snapshot.Snapshot{Processes: processesOf(&alice, 100, 100, 0)}
 	for i := range 40 {
-		uid := snapshot.UID(2000 + i)
-		s.Processes = append(s.Processes, processesOf(&uid, 1000*(i+1), 500, 1)...)
+		s.Processes = append(s.Processes, processesOf(new(snapshot.UID(2000+i)), 1000*(i+1), 500, 1)...)
 	}
 	s.Bound()
 	require.LessOrEqual(t, len(s.Processes), snapshot.MaxProcesses)

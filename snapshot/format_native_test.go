@@ -19,11 +19,10 @@ import (
 // everything is a snapshot with a value in every field.
 func everything(t testing.TB) *snapshot.Snapshot {
 	at := proctest.Try(snapshot.ParseDate("20/11/2026 21:10:32")).OK(t)
-	service := true
 	uid, gpus, percent, offset, celsius, watts := snapshot.UID(1001), 2, 97, 7200, 63, 555.12
 	return &snapshot.Snapshot{
 		BootID: "6f2c", UTCOffset: &offset, StateFolder: "8:1/131", Warnings: []string{"a warning"},
-		Guard: &snapshot.Guard{Mode: snapshot.GuardUnable, Reason: "no BPF"}, Service: &service,
+		Guard: &snapshot.Guard{Mode: snapshot.GuardUnable, Reason: "no BPF"}, Service: new(true),
 		Waits: []snapshot.Wait{{ID: "w1", UID: uid, Username: "alice", GPUs: 2, Suits: []snapshot.DeviceIndex{1}, Seconds: 60, Offered: []snapshot.DeviceIndex{1}, Passed: true}},
 		Reservations: []snapshot.Reservation{{
 			ID: "r1", UID: uid, Username: "alice", GPUs: 1, From: time.Unix(1e9, 0).UTC(), Until: time.Unix(2e9, 0).UTC(), Made: time.Unix(9e8, 0).UTC(), Known: 3,

@@ -54,10 +54,9 @@ func eightGPUs(seed int) *snapshot.Snapshot {
 		if i%2 == 0 {
 			s.Environments = append(s.Environments, snapshot.Environment{EID: eid, UID: uid, Username: user, Creation: at, Since: 100, PIDs: []snapshot.PID{snapshot.PID(2000 + i/2)}})
 		}
-		percent := 97
 		s.Devices = append(s.Devices, snapshot.Device{
 			Index: index, TotalMemory: snapshot.MiB(81559), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%08d-%d", seed, i)),
-			Name: "NVIDIA H100 80GB HBM3", UsedMemory: snapshot.MiB(60000), Utilization: &percent,
+			Name: "NVIDIA H100 80GB HBM3", UsedMemory: snapshot.MiB(60000), Utilization: new(97),
 			Attachments: []snapshot.Attachment{{EID: eid, Time: at, Since: 100}},
 		})
 		for k := range 2 {

@@ -74,8 +74,7 @@ func play(p *snapshot.Process) {
 	environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID)) // it may have ended
 	for entry := range strings.SplitSeq(string(environ), "\x00") {
 		if user, ok := strings.CutPrefix(entry, "USER="); ok && user != "" && p.EID == "" {
-			uid := snapshot.UID(60000 + len(user))
-			p.UID, p.Username = &uid, snapshot.Username(user)
+			p.UID, p.Username = new(snapshot.UID(60000+len(user))), snapshot.Username(user)
 		}
 	}
 }

@@ -19,7 +19,7 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // TestIDs pins them: the ids of old records, mails and hosts must stay what they are.
 func TestIDs(t *testing.T) {
-	device := ptr(snapshot.DeviceIndex(0))
+	device := new(snapshot.DeviceIndex(0))
 	require.Equal(t, "695bbea2", audit.DecisionID("run/7/gpu-01", 4242, "5", nil))
 	require.Equal(t, audit.DecisionID("run/7/gpu-01", 4242, "5", nil), audit.DecisionID("run/7/gpu-01", 4242, "", nil), "a process by its PID")
 	require.Equal(t, "084cc5d2", audit.DecisionID("run/7/gpu-01", 0, "5", device))
@@ -28,7 +28,7 @@ func TestIDs(t *testing.T) {
 	seen := map[string]bool{}
 	for _, id := range []string{
 		audit.DecisionID("a", 1, "", nil), audit.DecisionID("a", 2, "", nil), audit.DecisionID("b", 1, "", nil), audit.DecisionID("a", 0, "", device),
-		audit.DecisionID("a", 0, "1", device), audit.DecisionID("a", 0, "1", ptr(snapshot.DeviceIndex(1))), audit.WarningID("a"),
+		audit.DecisionID("a", 0, "1", device), audit.DecisionID("a", 0, "1", new(snapshot.DeviceIndex(1))), audit.WarningID("a"),
 	} {
 		require.True(t, audit.IsDecisionID(id), id)
 		require.False(t, seen[id], id)
@@ -52,7 +52,7 @@ func judged() *snapshot.Snapshot {
 	return &snapshot.Snapshot{
 		Environments: []snapshot.Environment{{EID: "5", UID: 1001, Username: "alice", Creation: created}, {EID: "6", UID: 1002, Username: "bob", Creation: created}},
 		Devices: []snapshot.Device{{
-			Index: 0, Name: "H100", TotalMemory: snapshot.MiB(80_000), UsedMemory: snapshot.MiB(2048), Utilization: ptr(7),
+			Index: 0, Name: "H100", TotalMemory: snapshot.MiB(80_000), UsedMemory: snapshot.MiB(2048), Utilization: new(7),
 			Attachments: []snapshot.Attachment{{EID: "5", Time: created}, {EID: "6", Time: created}},
 		}},
 		Processes: []snapshot.Process{process(10, 1001, "alice", "5"), process(11, 1002, "bob", "6"), process(12, 1001, "alice", "6")},
@@ -99,7 +99,6 @@ func TestExplainTheUnknown(t *testing.T) {
 func TestExplainHostileNames(t *testing.T) {
 	const evil = "x\x1b[2J\u202e\n<script>\"\r\x00"
 	long := strings.Repeat("日"+evil, 500)
-	uid := snapshot.UID(1)
 	env := snapshot.Environment{EID: snapshot.EnvID(evil), UID: 1, Username: snapshot.Username(long)}
 	s := &snapshot.Snapshot{Environments: []snapshot.Environment{env}}
 	for i := range 1000 {
@@ -108,7 +107,7 @@ func TestExplainHostileNames(t *testing.T) {
 	}
 	var o order.Order
 	for i := range 2000 {
-		p := snapshot.Process{PID: snapshot.PID(i + 1), UID: &uid, Username: env.Username, EID: env.EID, Command: long, Container: long, Usage: []snapshot.DeviceUsage{{Index: 0}}}
+		p := snapshot.Process{PID: snapshot.PID(i + 1), UID: new(snapshot.UID(1)), Username: env.Username, EID: env.EID, Command: long, Container: long, Usage: []snapshot.DeviceUsage{{Index: 0}}}
 		for j := range 1000 {
 			p.Usage = append(p.Usage, snapshot.DeviceUsage{Index: snapshot.DeviceIndex(j)})
 		}

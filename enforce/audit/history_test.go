@@ -39,7 +39,7 @@ func history(t *testing.T, path string, filter audit.Filter) []audit.HistoryEntr
 
 // story is a log in which bob loses a process and a device, and alice's process has an unknown fate.
 func story(t *testing.T) string {
-	alice, bob, device := ptr(snapshot.UID(1001)), ptr(snapshot.UID(1002)), ptr(snapshot.DeviceIndex(0))
+	alice, bob, device := new(snapshot.UID(1001)), new(snapshot.UID(1002)), new(snapshot.DeviceIndex(0))
 	why := []string{"User bob is using 2 devices"}
 	return recorded(t,
 		audit.Record{Time: at(0), Kind: audit.KindFinding, IDs: []string{"cap"}, Text: why[0], Decision: enforce.DecisionWait},
@@ -103,11 +103,11 @@ func TestLastNoticeBeforeTheAction(t *testing.T) {
 
 // TestHistoryHasDenials: those of a host say what was done, those of a controller don't.
 func TestHistoryHasDenials(t *testing.T) {
-	bob, device := ptr(snapshot.UID(1002)), ptr(snapshot.DeviceIndex(3))
+	bob, device := new(snapshot.UID(1002)), new(snapshot.DeviceIndex(3))
 	entries := history(t, recorded(t,
 		audit.Record{Time: at(1), Kind: audit.KindDenied, Host: "a", UID: bob, Device: device, Action: audit.ActionWouldDeny, Text: "one"},
 		audit.Record{Time: at(2), Kind: audit.KindDenied, Host: "a", UID: bob, Device: device, Text: "two"},
-		audit.Record{Time: at(3), Kind: audit.KindDenied, Host: "a", UID: ptr(snapshot.UID(7)), Device: device, Text: "three"},
+		audit.Record{Time: at(3), Kind: audit.KindDenied, Host: "a", UID: new(snapshot.UID(7)), Device: device, Text: "three"},
 	), audit.Filter{User: "1002"})
 	require.Len(t, entries, 2)
 	require.Equal(t, audit.ActionWouldDeny, entries[0].Action)
@@ -267,7 +267,7 @@ func TestLatestOfAHost(t *testing.T) {
 // done afterwards. The lines that were judged are kept once, and cut.
 func TestDecided(t *testing.T) {
 	item := audit.Record{
-		Time: at(2), Kind: audit.KindOrder, Order: "r/1/a", IDs: []string{idle}, User: "bob", EID: "10", Device: ptr(snapshot.DeviceIndex(0)),
+		Time: at(2), Kind: audit.KindOrder, Order: "r/1/a", IDs: []string{idle}, User: "bob", EID: "10", Device: new(snapshot.DeviceIndex(0)),
 		Text: "Detaching", Judged: slices.Repeat([]string{strings.Repeat("x", 5000)}, 50),
 	}
 	notice := audit.Record{Time: at(1), Kind: audit.KindNotified, IDs: []string{idle}, User: "bob", Text: "It is idle.\nAdvice"}

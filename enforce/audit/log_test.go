@@ -21,8 +21,6 @@ import (
 
 func at(minute int) time.Time { return time.Date(2026, 11, 20, 10, minute, 0, 0, time.UTC) }
 
-func ptr[T any](v T) *T { return &v }
-
 func read(t *testing.T, path string) ([]audit.Record, audit.Damage) {
 	var list []audit.Record
 	damage := proctest.Try(audit.Scan(path, func(r *audit.Record) error { list = append(list, *r); return nil })).OK(t)
@@ -32,9 +30,9 @@ func read(t *testing.T, path string) ([]audit.Record, audit.Damage) {
 func TestAppendAndScan(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	want := []audit.Record{
-		{Time: at(1), Kind: audit.KindFinding, Run: "r", Cycle: 3, IDs: []string{"f"}, Rule: enforce.RuleIdle, Decision: enforce.DecisionAct, Host: "a", User: "bob", UID: ptr(snapshot.UID(7)), Text: "line", Finding: &enforce.Finding{ID: "f", Rule: enforce.RuleIdle}},
+		{Time: at(1), Kind: audit.KindFinding, Run: "r", Cycle: 3, IDs: []string{"f"}, Rule: enforce.RuleIdle, Decision: enforce.DecisionAct, Host: "a", User: "bob", UID: new(snapshot.UID(7)), Text: "line", Finding: &enforce.Finding{ID: "f", Rule: enforce.RuleIdle}},
 		{Time: at(2), Kind: audit.KindOrder, IDs: []string{"f"}, Order: "r/3/a", Host: "a", PID: 5, Start: 9, EID: "10", Why: []string{"why"}},
-		{Time: at(3), Kind: audit.KindOutcome, IDs: []string{"f"}, Order: "r/3/a", Host: "a", Device: ptr(snapshot.DeviceIndex(0)), EID: "10", Status: order.StatusDetached, Reason: "x", By: "admin"},
+		{Time: at(3), Kind: audit.KindOutcome, IDs: []string{"f"}, Order: "r/3/a", Host: "a", Device: new(snapshot.DeviceIndex(0)), EID: "10", Status: order.StatusDetached, Reason: "x", By: "admin"},
 	}
 	log := audit.Log{Path: path}
 	require.NoError(t, log.Append(want[:2]...))

@@ -96,7 +96,7 @@ var statsCases = []statsCase{
 	},
 	{
 		"a user without a name",
-		[]audit.Record{{Kind: audit.KindOutcome, UID: ptr(snapshot.UID(1002)), IDs: []string{idle}, PID: 1, Status: order.StatusTerminated}},
+		[]audit.Record{{Kind: audit.KindOutcome, UID: new(snapshot.UID(1002)), IDs: []string{idle}, PID: 1, Status: order.StatusTerminated}},
 		[]audit.StatsRow{{User: "1002", Rule: enforce.RuleIdle, ActionCounts: audit.ActionCounts{Terminated: 1}}},
 		audit.ActionCounts{Terminated: 1},
 	},

@@ -78,8 +78,7 @@ func TestCountedProcessIsTerminatedWhateverItsEnvironment(t *testing.T) {
 				p.EnvUnknown, p.UID = judged.EnvUnknown, &me
 				switch change {
 				case "the account":
-					other := me + 1
-					p.UID = &other
+					p.UID = new(me + 1)
 				case "the GPU":
 					p.Usage = usage(3)
 				case "not counted":

@@ -219,7 +219,6 @@ func TestProtectedName(t *testing.T) {
 	require.Equal(t, "nvidia-persistenced", x.ProtectedName(start("nvidia-persistenced", 0)))
 	require.Empty(t, x.ProtectedName(start("nvidia-persistenced", 60771)), "users can choose any name")
 	require.Empty(t, x.ProtectedName(start("python", 0)))
-	root := snapshot.UID(0)
-	require.Empty(t, x.ProtectedName(&snapshot.Process{PID: 1 << 30, UID: &root}), "it has ended")
+	require.Empty(t, x.ProtectedName(&snapshot.Process{PID: 1 << 30, UID: new(snapshot.UID(0))}), "it has ended")
 	require.Empty(t, x.ProtectedName(&snapshot.Process{PID: 1}), "its owner is not known")
 }

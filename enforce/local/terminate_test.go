@@ -37,11 +37,10 @@ func TestJudgedProcessIsTerminated(t *testing.T) {
 		change  func(judged, now *snapshot.Process)
 		shown   string
 	}
-	uid := snapshot.UID(os.Getuid())
 	for _, r := range []row{
 		{name: "all of it", options: []option{in("7")}, eid: "7"},
 		{name: "an order of 1.4.3, without a start time", options: []option{in("7")}, eid: "7", change: func(judged, _ *snapshot.Process) { judged.Start = 0 }},
-		{name: "the owner too", options: []option{in("7")}, eid: "7", change: func(judged, _ *snapshot.Process) { judged.UID = &uid }},
+		{name: "the owner too", options: []option{in("7")}, eid: "7", change: func(judged, _ *snapshot.Process) { judged.UID = new(snapshot.UID(os.Getuid())) }},
 		{name: "in no environment"},
 		{name: "in no environment, said with nothing", options: []option{in("")}},
 		{name: "in no environment, said with an id that none can have", options: []option{in("7\x1b[2J")}},
@@ -261,8 +260,7 @@ func TestConcurrentOrders(t *testing.T) {
 	require.Equal(t, order.StatusTerminated, outcomes[0].Status)
 	require.Equal(t, []string{ends(fast).Terminate[0].String()}, lines)
 	gentle.endedBy(unix.SIGTERM)
-	uid := snapshot.UID(0)
-	require.Empty(t, s.x.ProtectedName(&snapshot.Process{PID: slow.PID, UID: &uid}))
+	require.Empty(t, s.x.ProtectedName(&snapshot.Process{PID: slow.PID, UID: new(snapshot.UID(0))}))
 	require.Empty(t, done)
 	cancel()
 	require.Equal(t, order.StatusSignalled, (<-done)[0].Status)

@@ -21,8 +21,7 @@ func parseForBob(t *testing.T, text string) *policy.File {
 
 // outside is how many processes end of a user outside of environments.
 func outside(file *policy.File, user snapshot.Username) int {
-	uid := snapshot.UID(1002)
-	process := snapshot.Process{PID: 5, Start: 1, UID: &uid, Username: user, Name: "python", Usage: []snapshot.DeviceUsage{{Index: 3}}}
+	process := snapshot.Process{PID: 5, Start: 1, UID: new(snapshot.UID(1002)), Username: user, Name: "python", Usage: []snapshot.DeviceUsage{{Index: 3}}}
 	s := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 3, UUID: "GPU-1", TotalMemory: snapshot.MustMemory("80g")}}, Processes: []snapshot.Process{process}}
 	plan, _, _ := rules.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-01", Snapshot: s}}}, enforce.Memory{}, time.Now())
 	ended := 0

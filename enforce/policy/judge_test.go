@@ -18,8 +18,7 @@ import (
 
 // judged is how many processes end on a host of label h100 on which bob has one outside of environments, at a moment.
 func judged(t *testing.T, text string, at time.Time) int {
-	uid := snapshot.UID(1002)
-	process := snapshot.Process{PID: 5, Start: 1, UID: &uid, Username: "bob", Name: "python", Usage: []snapshot.DeviceUsage{{Index: 3}}}
+	process := snapshot.Process{PID: 5, Start: 1, UID: new(snapshot.UID(1002)), Username: "bob", Name: "python", Usage: []snapshot.DeviceUsage{{Index: 3}}}
 	s := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 3, UUID: "GPU-1", TotalMemory: snapshot.MiB(81559)}}, Processes: []snapshot.Process{process}}
 	cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-01", Labels: map[string]string{"gpu": "h100"}, Snapshot: s}}}
 	ended := 0

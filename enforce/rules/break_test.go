@@ -26,7 +26,7 @@ func TestBreaksOfAWarning(t *testing.T) {
 	rules := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, Warn: lasting(16)}}
 	atIntervals := stated{all: rules.all, fleet: enforce.Fleet{Interval: 2 * time.Minute}}
 	inCycles := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 9}}}
-	capped := stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: lasting(16)}}
+	capped := stated{all: enforce.Settings{MaxDevices: new(0), Warn: lasting(16)}}
 	runStories(t, []story{
 		{"less than an eighth", rules, []cycle{{0, outside, ""}, {11, right, ""}, {12, outside, ""}, {15, outside, ""}, {16, outside, "a end 5"}}},
 		{"again and again", rules, []cycle{{0, outside, ""}, {5, right, ""}, {6, outside, ""}, {12, right, ""}, {13, outside, ""}, {16, outside, "a end 5"}}},
@@ -49,7 +49,7 @@ func TestBreaksOfAWarning(t *testing.T) {
 		{"nor part of a break", rules, []cycle{{0, outside, ""}, {5, right, ""}, {6, down, ""}, {50, down, ""}, {56, outside, ""}, {57, outside, ""}, {66, outside, "a end 5"}}},
 		{"nor is a time in which it isn't asked, but for three intervals", atIntervals, []cycle{{0, outside, ""}, {5, outside, ""}, {50, outside, ""}, {54, outside, ""}, {55, outside, "a end 5"}}},
 		{"of a cap neither", stated{all: capped.all, fleet: atIntervals.fleet}, []cycle{{0, busyDevice, ""}, {5, busyDevice, ""}, {50, busyDevice, ""}, {54, busyDevice, ""}, {55, busyDevice, "a detach 0 1; a end 5"}}},
-		{"nor part of its break", stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: lasting(64)}, fleet: atIntervals.fleet}, append([]cycle{{0, busyDevice, ""}, {5, busyDevice, ""}, {6, `a | env 1 alice | dev 0`, ""}}, each(busyDevice, "a detach 0 1; a end 5", 50, 56, 62, 68, 74, 80, 86, 92, 98, 102)...)},
+		{"nor part of its break", stated{all: enforce.Settings{MaxDevices: new(0), Warn: lasting(64)}, fleet: atIntervals.fleet}, append([]cycle{{0, busyDevice, ""}, {5, busyDevice, ""}, {6, `a | env 1 alice | dev 0`, ""}}, each(busyDevice, "a detach 0 1; a end 5", 50, 56, 62, 68, 74, 80, 86, 92, 98, 102)...)},
 		{"a host that comes back without it", rules, []cycle{{0, outside, ""}, {5, down, ""}, {55, right, ""}, {58, outside, ""}, {66, outside, ""}, {73, outside, ""}, {74, outside, "a end 5"}}},
 	})
 }
@@ -84,8 +84,8 @@ func TestReleasedUntilItComputes(t *testing.T) {
 		again   = `a | env 1 alice u1 | dev 0 u90 1@59 | proc 5 1 u1 by:alice 0:10`
 		first   = 6
 	)
-	policy := stated{all: enforce.Settings{EnvDevices: true, Idle: &enforce.Idle{After: 4 * time.Minute, Below: 5, Warn: ptr(enforce.Warn{For: 2 * time.Minute})}}}
-	noneOfIdle := stated{all: enforce.Settings{EnvDevices: true, Idle: &enforce.Idle{After: 4 * time.Minute, Below: 5, Warn: ptr(enforce.Warn{})}}}
+	policy := stated{all: enforce.Settings{EnvDevices: true, Idle: &enforce.Idle{After: 4 * time.Minute, Below: 5, Warn: new(enforce.Warn{For: 2 * time.Minute})}}}
+	noneOfIdle := stated{all: enforce.Settings{EnvDevices: true, Idle: &enforce.Idle{After: 4 * time.Minute, Below: 5, Warn: new(enforce.Warn{})}}}
 	begin := func(rest ...cycle) []cycle { return append(each(held, "a detach 0 1", 0, 1, 2, 3, 4, 5, 6), rest...) }
 	runStories(t, []story{
 		{"while it is idle", policy, begin(cycle{7, idles, ""}, cycle{600, idles, ""})},
@@ -153,7 +153,7 @@ func TestAHostIsToldWhatIsNotAttached(t *testing.T) {
 		"unattached":     {enforce.Settings{EnvDevices: true}, []snapshot.DeviceIndex{1, 2}},
 		"also too old":   {enforce.Settings{EnvDevices: true, MaxProcessAge: time.Hour}, nil},
 		"only too old":   {enforce.Settings{MaxProcessAge: time.Hour}, nil},
-		"over a cap too": {enforce.Settings{EnvDevices: true, MaxDevices: ptr(0)}, nil},
+		"over a cap too": {enforce.Settings{EnvDevices: true, MaxDevices: new(0)}, nil},
 	} {
 		plan := evaluate(stated{all: row.rules}, parseCluster(t, cluster), noon(0))
 		require.Equal(t, row.want, proctest.Try(order.DecodeNative(proctest.Try(order.EncodeNative(plan.Orders[0].Order)).OK(t))).OK(t).Terminate[0].Unattached, name)

@@ -158,8 +158,7 @@ func TestBaseOfAShare(t *testing.T) {
 
 // Time runs for a cap that people share, no matter who would lose; who is named later has a quarter of it.
 func TestTimeOfASharedCap(t *testing.T) {
-	warn := enforce.Warn{For: 40 * time.Minute}
-	policy := stated{list: []*enforce.Cap{listed("all", 3, together, func(c *enforce.Cap) { c.Warn = &warn })}, fleet: enforce.Fleet{Interval: time.Second}}
+	policy := stated{list: []*enforce.Cap{listed("all", 3, together, func(c *enforce.Cap) { c.Warn = &enforce.Warn{For: 40 * time.Minute} })}, fleet: enforce.Fleet{Interval: time.Second}}
 	const (
 		alice = "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 1@02 | dev 2 2@03 | dev 3 1@04"
 		bob   = "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 2@02 | dev 2 2@03 | dev 3 2@04"
@@ -255,7 +254,7 @@ func TestUncounted(t *testing.T) {
 		want   enforce.Uncounted
 	}{
 		{stated{list: list}, enforce.Uncounted{Processes: 3, People: 2}},
-		{stated{all: enforce.Settings{MaxDevices: ptr(1)}}, enforce.Uncounted{Processes: 3, People: 2}},
+		{stated{all: enforce.Settings{MaxDevices: new(1)}}, enforce.Uncounted{Processes: 3, People: 2}},
 		{stated{all: enforce.Settings{CountOutside: true}, list: list}, enforce.Uncounted{}},
 		{stated{all: enforce.Settings{NonEnvProcesses: true}, list: list}, enforce.Uncounted{}},
 		{stated{}, enforce.Uncounted{}},
@@ -267,7 +266,7 @@ func TestUncounted(t *testing.T) {
 // What computes nothing is idle for a cap, too, but not while a process of unknown environment uses it: that one stays,
 // so that taking the GPU would free nothing, and another one would be taken for it.
 func TestAnIdleGPUThatAnUnknownProcessUses(t *testing.T) {
-	policy := stated{all: enforce.Settings{MaxDevices: ptr(1), Idle: &enforce.Idle{After: 10 * time.Minute, Below: 5, Warn: &enforce.Warn{For: 1000 * time.Hour}}}}
+	policy := stated{all: enforce.Settings{MaxDevices: new(1), Idle: &enforce.Idle{After: 10 * time.Minute, Below: 5, Warn: &enforce.Warn{For: 1000 * time.Hour}}}}
 	const cluster = "a | env 1 alice u1001 | dev 0 u0 1@01 | dev 1 u90 1@02 | proc 10 ? u1001 by:alice 0:1 | proc 11 1 u1001 by:alice 1:1"
 	var memory controllerMemory
 	off := policy
@@ -313,14 +312,14 @@ func TestManyEnvironments(t *testing.T) {
 		cluster.Hosts[0].Snapshot.Environments = append(cluster.Hosts[0].Snapshot.Environments, snapshot.Environment{EID: snapshot.EnvID(itoa(i)), UID: 1001, Username: "alice", Creation: snapshot.DateOf(noon(-i))})
 	}
 	begun := time.Now()
-	require.Len(t, evaluate(stated{all: enforce.Settings{MaxEnvs: ptr(4)}}, cluster, noon(0)).Findings, 1)
+	require.Len(t, evaluate(stated{all: enforce.Settings{MaxEnvs: new(4)}}, cluster, noon(0)).Findings, 1)
 	require.Less(t, time.Since(begun), 5*time.Second)
 }
 
 // What an account has that isn't in the snapshot is in use by it: an outsider's spares a GPU.
 func TestAllButOneWhereMoreOfAnOutsiderIs(t *testing.T) {
 	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1")
-	cluster.Hosts[0].Snapshot.More = []snapshot.More{{UID: ptr(snapshot.UID(1002)), Processes: 1, GPUs: []snapshot.DeviceIndex{0}}}
+	cluster.Hosts[0].Snapshot.More = []snapshot.More{{UID: new(snapshot.UID(1002)), Processes: 1, GPUs: []snapshot.DeviceIndex{0}}}
 	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("debugging", 1, allBut, together, about("alice"))}}
 	require.Equal(t, "a end 11", planText(evaluate(policy, cluster, noon(0))))
 }

@@ -71,7 +71,7 @@ func (l *lab) look(host int, at time.Time) snapshot.Host {
 		h.Err = errDown
 		return h
 	}
-	h.Snapshot = &snapshot.Snapshot{Boot: booted, UTCOffset: ptr(0)}
+	h.Snapshot = &snapshot.Snapshot{Boot: booted, UTCOffset: new(0)}
 	for i, user := range people {
 		h.Snapshot.Environments = append(h.Snapshot.Environments, snapshot.Environment{EID: snapshot.EnvID(user), UID: snapshot.UID(1001 + i), Username: user, Since: 1})
 	}
@@ -119,7 +119,7 @@ func TestPropertyOverTimeEverybodyIsWarned(t *testing.T) {
 	for seed := range cases {
 		l, warn, off := newLab(seed), 40, 0
 		shortened := l.IntN(800)
-		setWarn := func(c *enforce.Cap) { c.Warn = ptr(lasting(warn)) }
+		setWarn := func(c *enforce.Cap) { c.Warn = new(lasting(warn)) }
 		own, shared := l.IntN(3), l.IntN(6)
 		var memory controllerMemory
 		var told []enforce.Plan

@@ -208,7 +208,7 @@ func TestPropertyOrderOfTheInput(t *testing.T) {
 		next := func() snapshot.StartTime { minute++; return snapshot.StartTime(minute * 6000) }
 		for i := range cluster.Hosts {
 			s := cluster.Hosts[i].Snapshot
-			s.Boot, s.UTCOffset = booted, ptr(0)
+			s.Boot, s.UTCOffset = booted, new(0)
 			for k := range s.Devices {
 				for a := range s.Devices[k].Attachments {
 					s.Devices[k].Attachments[a].Since = next()

@@ -63,11 +63,11 @@ func TestFindingsNameTheContainer(t *testing.T) {
 		uid  *snapshot.UID
 		line string
 	}{
-		"u0 by:root started:?":        {"root", ptr(snapshot.UID(0)), " (user root, container web, started by an unknown user)"},
-		"u0 by:root started:1002":     {"bob", ptr(snapshot.UID(1002)), " (user bob, container web, started by bob)"},
-		"u1001 by:alice started:1002": {"bob", ptr(snapshot.UID(1002)), " (user bob, container web, started by bob)"},
+		"u0 by:root started:?":        {"root", new(snapshot.UID(0)), " (user root, container web, started by an unknown user)"},
+		"u0 by:root started:1002":     {"bob", new(snapshot.UID(1002)), " (user bob, container web, started by bob)"},
+		"u1001 by:alice started:1002": {"bob", new(snapshot.UID(1002)), " (user bob, container web, started by bob)"},
 		"u1001 by:alice started:?":    {"", nil, " (container web, started by an unknown user)"},
-		"u1001 by:alice":              {"alice", ptr(snapshot.UID(1001)), " (user alice)"},
+		"u1001 by:alice":              {"alice", new(snapshot.UID(1001)), " (user alice)"},
 	} {
 		plan := evaluate(policy, parseCluster(t, "a | dev 0 | proc 5 - "+words+" 0:1"), noon(0))
 		require.Len(t, plan.Findings, 1, words)
@@ -124,7 +124,7 @@ func TestAContainerKeepsADeviceOfItsEnvironmentFromBeingIdle(t *testing.T) {
 	hour := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}}}
 	five := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour, Below: 5}}}
 	leave := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}, LeaveContainers: true}}
-	both := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}, MaxDevices: ptr(1)}}
+	both := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}, MaxDevices: new(1)}}
 	const (
 		alice    = "a | env 1 alice u1001 | dev 0 1@01"
 		detached = "a detach 0 1"

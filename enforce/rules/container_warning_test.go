@@ -151,9 +151,9 @@ func TestAProcessOutsideIsFromNoEnvironment(t *testing.T) {
 		want string
 	}{
 		{"by the id of the finding", order.Termination{Process: process, Reasons: order.Reasons{Because: []string{"env-devices/a/7/1", "non-env-processes/a/7/1"}}}, none},
-		{"as the controller says, on the host", order.Termination{Process: process, InNoEnvironment: ptr(true)}, none},
+		{"as the controller says, on the host", order.Termination{Process: process, InNoEnvironment: new(true)}, none},
 		{"for another reason", order.Termination{Process: process, Reasons: order.Reasons{Because: []string{"env-devices/a/7/1"}, Why: []string{"Process 7 from environment 1102 is using non-attached GPU(s) 0"}}}, inside},
-		{"as the controller says, too", order.Termination{Process: process, InNoEnvironment: ptr(false)}, inside},
+		{"as the controller says, too", order.Termination{Process: process, InNoEnvironment: new(false)}, inside},
 		{"no reason is known", order.Termination{Process: process}, inside},
 		{"it claims none", order.Termination{Process: snapshot.Process{PID: 7, Usage: process.Usage}}, none},
 		{

@@ -127,7 +127,7 @@ func (s *site) look(gpus bool) *snapshot.Snapshot {
 	if !s.full { // the note has a reserve
 		s.files = state.Files{Environments: f.Environments, Devices: f.Devices}
 	}
-	view := &snapshot.Snapshot{Boot: booted, UTCOffset: ptr(0), Environments: f.Environments, Devices: snapshot.Described(f.Devices, found)}
+	view := &snapshot.Snapshot{Boot: booted, UTCOffset: new(0), Environments: f.Environments, Devices: snapshot.Described(f.Devices, found)}
 	for _, j := range s.jobs {
 		if at := slices.IndexFunc(found, func(d snapshot.Device) bool { return d.UUID == j.card.uuid }); at >= 0 {
 			view.Processes = append(view.Processes, snapshot.Process{

@@ -64,8 +64,6 @@ func capsOf(caps map[snapshot.Username]int) func(enforce.Query, *enforce.Setting
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func memory(bytes int64) snapshot.Memory { return snapshot.MustMemory(fmt.Sprint(bytes)) }
 
 // noon is when the tables begin: attachments are made at 10:MM of this day.
@@ -213,7 +211,7 @@ func TestUnidentifiedDevices(t *testing.T) {
 			{0, "a | env 1 alice u1001 | dev 0 who? | proc 5 1 u1001 0:10", ""},
 			{1, "a | env 1 alice u1001 | dev 0 who? | proc 5 - u1001 0:10", ""},
 		}},
-		{"and its attachments", stated{all: enforce.Settings{MaxDuration: time.Minute, MaxDevices: ptr(0)}}, []cycle{{0, "a | env 1 alice | dev 0 who? 1@01", ""}}},
+		{"and its attachments", stated{all: enforce.Settings{MaxDuration: time.Minute, MaxDevices: new(0)}}, []cycle{{0, "a | env 1 alice | dev 0 who? 1@01", ""}}},
 	})
 }
 
@@ -234,7 +232,7 @@ func TestMaxDurationByTheMemory(t *testing.T) {
 
 func TestMaxMemory(t *testing.T) {
 	limit := func(text string) stated {
-		return stated{all: enforce.Settings{MaxMemory: ptr(snapshot.MustMemory(text))}}
+		return stated{all: enforce.Settings{MaxMemory: new(snapshot.MustMemory(text))}}
 	}
 	runStories(t, []story{
 		{"whole devices count whole", limit("100g"), []cycle{{0, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, "a detach 1 1"}}},
@@ -256,18 +254,18 @@ func TestMaxMemory(t *testing.T) {
 }
 
 func TestMaxEnvs(t *testing.T) {
-	one := stated{all: enforce.Settings{MaxEnvs: ptr(1)}}
+	one := stated{all: enforce.Settings{MaxEnvs: new(1)}}
 	runStories(t, []story{
 		{"the newest loses its devices", one, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01 | dev 1 2@02`, "a detach 0 1"}}}, // equally new: by id
 		{"without processes first", one, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01 | dev 1 2@02 | proc 5 1 0:10`, "a detach 1 2"}}},
-		{"busy ones when there are no others", stated{all: enforce.Settings{MaxEnvs: ptr(0)}}, []cycle{{0, busyDevice, "a detach 0 1; a end 5"}}},
+		{"busy ones when there are no others", stated{all: enforce.Settings{MaxEnvs: new(0)}}, []cycle{{0, busyDevice, "a detach 0 1; a end 5"}}},
 		{"on all hosts together", one, []cycle{{0, "a | env 1 alice | dev 0 1@01 | proc 5 1 0:9\nb | env 2 alice | dev 0 2@02", "b detach 0 2"}}},
 
 		{"at the cap", one, []cycle{{0, idleDevice, ""}}},
 		{"one without devices has nothing to lose, and counts", one, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01`, ""}}},
 		{"two users are counted apart", one, []cycle{{0, `a | env 1 alice | env 2 bob | dev 0 1@01 | dev 1 2@02`, ""}}},
 		{"no cap", stated{}, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01 | dev 1 2@02`, ""}}},
-		{"a user without a name", stated{all: enforce.Settings{MaxEnvs: ptr(0)}}, []cycle{{0, `a | env 1 - | dev 0 1@01`, ""}}},
+		{"a user without a name", stated{all: enforce.Settings{MaxEnvs: new(0)}}, []cycle{{0, `a | env 1 - | dev 0 1@01`, ""}}},
 	})
 }
 

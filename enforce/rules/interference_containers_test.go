@@ -275,7 +275,7 @@ func (f *forgery) change() change.Change {
 	for _, index := range indices {
 		states[index] = pick(f, gpus.States()...)
 	}
-	config := snapshot.EnvConfig{Name: pick(f, "", "x"), GPUMemory: f.capacity(), GPUs: pick(f, nil, ptr(1+f.IntN(6)))}
+	config := snapshot.EnvConfig{Name: pick(f, "", "x"), GPUMemory: f.capacity(), GPUs: pick(f, nil, new(1+f.IntN(6)))}
 	pid, kernel := pick[snapshot.PID](f, 1, 50, 51, 52, 53, 100, 101, 102, 500, 501, 502), ""
 	if f.IntN(4) == 0 {
 		pid, kernel = 0, pick(f, "k0", "k1", "k2", "own")

@@ -83,7 +83,7 @@ func (f *forgery) host() *snapshot.Snapshot {
 		p := f.process(snapshot.PID(100+i), e.UID)
 		p.EID = e.EID
 		if f.IntN(6) == 0 { // in a container, or started with sudo
-			p.UID, p.Username = ptr(snapshot.UID(0)), "root"
+			p.UID, p.Username = new(snapshot.UID(0)), "root"
 			p.Container = pick(f, "", "0123")
 		}
 		if f.IntN(6) == 0 {
@@ -119,13 +119,13 @@ func (f *forgery) rules() stated {
 		Warn: enforce.Warn{Cycles: f.IntN(2)}, RuleWarns: f.ruleWarns(),
 	}
 	if f.coin() {
-		all.MaxDevices = ptr(f.IntN(6))
+		all.MaxDevices = new(f.IntN(6))
 	}
 	if f.coin() {
-		all.MaxMemory = ptr(memory(int64(f.IntN(300)) * 1e9))
+		all.MaxMemory = new(memory(int64(f.IntN(300)) * 1e9))
 	}
 	if f.coin() {
-		all.MaxEnvs = ptr(f.IntN(5))
+		all.MaxEnvs = new(f.IntN(5))
 	}
 	if f.coin() {
 		all.Idle = &enforce.Idle{After: time.Minute}

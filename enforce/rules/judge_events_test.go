@@ -192,7 +192,7 @@ func TestOrdersUnderWay(t *testing.T) {
 		{"a process", enforce.Settings{NonEnvProcesses: true}, `a | dev 0 | proc 5 - 0:10`, "a end 5", 1, "", enforce.DecisionUnderWay},
 		{"another process of the same PID", enforce.Settings{NonEnvProcesses: true}, `a | dev 0 | proc 5 - 0:10`, "a end 5", 2, "a end 5", enforce.DecisionAct},
 		{"memory: no other process ends in its place", enforce.Settings{EnvMemory: true}, `a | env 1 alice 1g | dev 0 1@01 | proc 5 1 0:900 | proc 6 1 0:800`, "a end 6", 1, "", enforce.DecisionUnderWay},
-		{"a cap: no other device goes in its place", enforce.Settings{MaxDevices: ptr(1)}, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, "a detach 1 1", 1, "", ""},
+		{"a cap: no other device goes in its place", enforce.Settings{MaxDevices: new(1)}, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, "a detach 1 1", 1, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			policy := stated{all: tt.settings}
@@ -221,10 +221,10 @@ func TestOrdersUnderWay(t *testing.T) {
 func TestALookBeforeAnOutcome(t *testing.T) {
 	for _, host := range []snapshot.Hostname{"a", ""} { // "" is this machine, where `genv enforce` runs
 		for name, settings := range map[string]enforce.Settings{
-			"a cap":   {MaxDevices: ptr(1)},
+			"a cap":   {MaxDevices: new(1)},
 			"a rule":  {NonEnvProcesses: true},
-			"several": {MaxDevices: ptr(1), EnvDevices: true, NonEnvProcesses: true},
-			"warned":  {MaxDevices: ptr(1), NonEnvProcesses: true, Warn: enforce.Warn{For: time.Minute}},
+			"several": {MaxDevices: new(1), EnvDevices: true, NonEnvProcesses: true},
+			"warned":  {MaxDevices: new(1), NonEnvProcesses: true, Warn: enforce.Warn{For: time.Minute}},
 		} {
 			t.Run(string(host)+" "+name, func(t *testing.T) {
 				policy := stated{all: settings}
@@ -265,7 +265,7 @@ func TestALookBeforeAnOutcome(t *testing.T) {
 
 // What an order left is found again at once, though the look is one from before its outcome.
 func TestALookBeforeARefusal(t *testing.T) {
-	policy := stated{all: enforce.Settings{MaxDevices: ptr(1)}}
+	policy := stated{all: enforce.Settings{MaxDevices: new(1)}}
 	for status, found := range map[order.OutcomeStatus]int{order.StatusDetached: 0, order.StatusRefused: 1, order.StatusFailed: 1, order.StatusUnknown: 1} {
 		look := parseCluster(t, "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02")
 		look.Hosts[0].AskedAt, look.Hosts[0].Round = noon(0), 1
@@ -305,7 +305,7 @@ func TestEventsOfCapsAreCountedByHost(t *testing.T) {
 		text += fmt.Sprintf(" %d@01", 1000+i)
 	}
 	text += "\nb | env 1 zoe | dev 0 1@01"
-	policy := stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: enforce.Warn{Cycles: 3}}, fleet: enforce.Fleet{TellUsers: true}}
+	policy := stated{all: enforce.Settings{MaxDevices: new(0), Warn: enforce.Warn{Cycles: 3}}, fleet: enforce.Fleet{TellUsers: true}}
 	var memory controllerMemory
 	memory.Judge(policy, parseCluster(t, text), noon(0))
 	got := eventText(memory.events)

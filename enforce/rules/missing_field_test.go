@@ -22,18 +22,18 @@ func spared() *snapshot.Snapshot {
 	at := snapshot.DateOf(noon(0).Add(-2 * time.Hour))
 	uid := func(n snapshot.UID) *snapshot.UID { return &n }
 	s := &snapshot.Snapshot{
-		BootID: "6f2c", UTCOffset: ptr(0), Boot: noon(-300), StateFolder: "8:1/131", FirstUID: uid(1000), Service: ptr(true),
+		BootID: "6f2c", UTCOffset: new(0), Boot: noon(-300), StateFolder: "8:1/131", FirstUID: uid(1000), Service: new(true),
 		Guard: &snapshot.Guard{Mode: snapshot.GuardEnforce}, More: []snapshot.More{{UID: uid(1003), Processes: 1, GPUs: []snapshot.DeviceIndex{6}}},
 	}
 	for i := range 10 {
 		user := []snapshot.Username{"alice", "bob", "carol", "root"}[i%4]
 		e := snapshot.Environment{
 			EID: snapshot.EnvID(itoa(100 + i)), UID: snapshot.UID(1000 + i%4), Username: user, Creation: at, Since: 100, PIDs: []snapshot.PID{1},
-			KernelIDs: []string{"k"}, Config: snapshot.EnvConfig{Name: "one", GPUMemory: snapshot.MiB(1000), GPUs: ptr(1)}, OwnerMismatch: i == 8,
+			KernelIDs: []string{"k"}, Config: snapshot.EnvConfig{Name: "one", GPUMemory: snapshot.MiB(1000), GPUs: new(1)}, OwnerMismatch: i == 8,
 		}
 		d := snapshot.Device{
 			Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MiB(80000), UUID: snapshot.GPUUUID("GPU-" + itoa(i)), Name: "H100", UsedMemory: snapshot.MiB(1000),
-			Utilization: ptr(50), Temperature: ptr(50), Power: ptr(50.0), PowerLimit: ptr(100.0), Failed: i == 1, Unidentified: i == 2, Display: ptr(i == 3),
+			Utilization: new(50), Temperature: new(50), Power: new(50.0), PowerLimit: new(100.0), Failed: i == 1, Unidentified: i == 2, Display: new(i == 3),
 			ProcessesUnknown: i == 4, Attachments: []snapshot.Attachment{{EID: e.EID, GPUMemory: snapshot.MiB(1000), Time: at, Since: 29000}},
 		}
 		if i == 5 {
@@ -89,7 +89,7 @@ func strict() stated {
 	return stated{
 		all: enforce.Settings{
 			NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, EndUnreadable: true, MaxProcessAge: 10 * time.Hour,
-			Idle: &enforce.Idle{After: time.Minute}, MaxDuration: time.Hour, MaxDevices: ptr(2), MaxMemory: ptr(memory(1 << 40)), MaxEnvs: ptr(2),
+			Idle: &enforce.Idle{After: time.Minute}, MaxDuration: time.Hour, MaxDevices: new(2), MaxMemory: new(memory(1 << 40)), MaxEnvs: new(2),
 			UnknownOutside: true,
 		},
 		exempt: func(s enforce.Subject) bool { return s.User == "dave" || s.User == "root" },

@@ -66,7 +66,7 @@ func (w *world) device(index snapshot.DeviceIndex, envs []snapshot.Environment) 
 		d.TotalMemory = snapshot.MiB(4000)
 	}
 	if w.coin() {
-		d.Utilization = ptr(w.IntN(20))
+		d.Utilization = new(w.IntN(20))
 	}
 	for _, e := range envs {
 		if w.IntN(3) == 0 {
@@ -82,7 +82,7 @@ func (w *world) process(pid snapshot.PID, devices int) snapshot.Process {
 		p.EID, p.EnvUnknown = "", true
 	}
 	if w.coin() {
-		p.UID = ptr(snapshot.UID(w.IntN(3)))
+		p.UID = new(snapshot.UID(w.IntN(3)))
 	}
 	for i := range devices {
 		if w.IntN(3) == 0 {
@@ -107,13 +107,13 @@ func (w *world) rules() stated {
 		},
 	}
 	if w.coin() {
-		p.all.MaxDevices = ptr(w.IntN(4))
+		p.all.MaxDevices = new(w.IntN(4))
 	}
 	if w.coin() {
-		p.all.MaxMemory = ptr(memory(int64(w.IntN(12)) * 1e9))
+		p.all.MaxMemory = new(memory(int64(w.IntN(12)) * 1e9))
 	}
 	if w.coin() {
-		p.all.MaxEnvs = ptr(w.IntN(3))
+		p.all.MaxEnvs = new(w.IntN(3))
 	}
 	if w.coin() {
 		p.all.Idle = &enforce.Idle{After: 4 * time.Minute, Below: w.IntN(10)}

@@ -42,7 +42,7 @@ func madeAt(minute int) func(*snapshot.Reservation) {
 }
 
 func endedAt(minute int) func(*snapshot.Reservation) {
-	return func(b *snapshot.Reservation) { b.Ended = ptr(noon(minute)) }
+	return func(b *snapshot.Reservation) { b.Ended = new(noon(minute)) }
 }
 
 // judgedUntil judges each minute from noon on, and returns what is planned in the last one.
@@ -104,10 +104,10 @@ func TestReservations(t *testing.T) {
 			s.asked = func(q enforce.Query, s *enforce.Settings) { s.IgnoreReservations = q.User == "" }
 		}},
 		{"by the host's own clock it hasn't begun", bobs, []snapshot.Reservation{bookedBy("alice", 2, 40, 90)}, 60, "", func(_ *stated, s *snapshot.Snapshot) {
-			s.Skew = ptr(-25 * time.Minute)
+			s.Skew = new(-25 * time.Minute)
 		}},
 		{"by the host's own clock it has", bobs, []snapshot.Reservation{bookedBy("alice", 2, 55, 90)}, 30, "a detach 1 2; a detach 2 2", func(_ *stated, s *snapshot.Snapshot) {
-			s.Skew = ptr(25 * time.Minute)
+			s.Skew = new(25 * time.Minute)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestOwnersAreTold(t *testing.T) {
 			look := func(minute int) snapshot.Cluster {
 				c := reservedOn(t, tt.cluster, minute)
 				for i, list := range tt.lists {
-					c.Hosts[i].Snapshot.Reservations, c.Hosts[i].Snapshot.UTCOffset = list, ptr(0)
+					c.Hosts[i].Snapshot.Reservations, c.Hosts[i].Snapshot.UTCOffset = list, new(0)
 				}
 				return c
 			}
@@ -261,7 +261,7 @@ func TestMessagesToOwners(t *testing.T) {
 func TestReservationsOfAHostWithAnotherClock(t *testing.T) {
 	for minutes, want := range map[int]bool{0: false, 1: false, 2: true, -3: true} {
 		c := reservedOn(t, bobs, 0, bookedBy("alice", 2, 20, 90))
-		c.Hosts[0].Snapshot.Skew = ptr(time.Duration(minutes) * time.Minute)
+		c.Hosts[0].Snapshot.Skew = new(time.Duration(minutes) * time.Minute)
 		plan := evaluate(stated{}, c, noon(0))
 		require.Equal(t, want, len(plan.Notes) == 1 && strings.Contains(plan.Notes[0].Text, "its clock differs from this machine's by about"), minutes)
 	}

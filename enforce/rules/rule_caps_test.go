@@ -32,7 +32,7 @@ func TestAdviceOfACap(t *testing.T) {
 		"a | env 7 alice u1001 | dev 0 7@01 | dev 2 7@03 | proc 5 7 u1001 0:1 | proc 6 7 u1001 2:1":   "kill 6; genv detach --index 2 in the shell of environment 7.",
 		"a | env 7 alice u1001 | dev 0 7@01\nb | env 8 alice u1001 | dev 3 8@03 | proc 5 8 u1001 3:1": "genv detach --index 0 in the shell of environment 7 on a.",
 	} {
-		policy := stated{all: enforce.Settings{MaxDevices: ptr(1), Warn: enforce.Warn{For: time.Minute}}}
+		policy := stated{all: enforce.Settings{MaxDevices: new(1), Warn: enforce.Warn{For: time.Minute}}}
 		warned, memory, _ := rules.Judge(policy, parseCluster(t, cluster), enforce.Memory{}, noon(0))
 		require.Len(t, warned.Findings, 1)
 		require.Equal(t, "Give back GPUs that you need less, such as these: "+want, warned.Findings[0].Advice(environmentsOf(parseCluster(t, cluster))), cluster)
@@ -106,16 +106,16 @@ func TestForecast(t *testing.T) {
 		settings enforce.Settings
 		want     []snapshot.PID // that end because of a cap or a capacity
 	}{
-		{"a process on a device that isn't attached ends anyway", both, enforce.Settings{EnvDevices: true, MaxDevices: ptr(1)}, nil},
-		{"so it does for a cap on memory", strings.ReplaceAll(strings.ReplaceAll(both, "alice u1001", "alice u1001 3mi"), "1:1", "1:2"), enforce.Settings{EnvDevices: true, MaxMemory: ptr(memory(3 << 20))}, nil},
-		{"no other rule ends it", both, enforce.Settings{MaxDevices: ptr(1)}, []snapshot.PID{5}},
-		{"one ends anyway, and one more has to", both + " | dev 2 1@02 | proc 7 1 u1001 2:1", enforce.Settings{EnvDevices: true, MaxDevices: ptr(1)}, []snapshot.PID{7}},
+		{"a process on a device that isn't attached ends anyway", both, enforce.Settings{EnvDevices: true, MaxDevices: new(1)}, nil},
+		{"so it does for a cap on memory", strings.ReplaceAll(strings.ReplaceAll(both, "alice u1001", "alice u1001 3mi"), "1:1", "1:2"), enforce.Settings{EnvDevices: true, MaxMemory: new(memory(3 << 20))}, nil},
+		{"no other rule ends it", both, enforce.Settings{MaxDevices: new(1)}, []snapshot.PID{5}},
+		{"one ends anyway, and one more has to", both + " | dev 2 1@02 | proc 7 1 u1001 2:1", enforce.Settings{EnvDevices: true, MaxDevices: new(1)}, []snapshot.PID{7}},
 		{
 			"it ends anyway, and so the environment is within its capacity", "a | env 1 alice u1001 4g | dev 0 1@01 | dev 1 | proc 5 1 u1001 0:2000 | proc 6 1 u1001 0:3000 1:1",
 			enforce.Settings{EnvDevices: true, EnvMemory: true},
 			[]snapshot.PID{6},
 		},
-		{"an idle device is detached anyway", "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | proc 5 1 u1001 0:1", enforce.Settings{Idle: &enforce.Idle{}, MaxDevices: ptr(1)}, nil},
+		{"an idle device is detached anyway", "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | proc 5 1 u1001 0:1", enforce.Settings{Idle: &enforce.Idle{}, MaxDevices: new(1)}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.settings.Warn = enforce.Warn{For: 10 * time.Minute}
@@ -182,7 +182,7 @@ func TestUnattachedDevicesAndCaps(t *testing.T) {
 // What is said to users is 1.4.3's line; how many devices are attached is added to it.
 func TestHowManyDevicesAreAttached(t *testing.T) {
 	cluster := parseCluster(t, "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02\nb | env 1 alice u1001 | dev 0 | dev 1 | proc 5 1 u1001 0:1 1:1")
-	f := evaluate(stated{all: enforce.Settings{MaxDevices: ptr(1)}}, cluster, time.Time{}).Findings[0]
+	f := evaluate(stated{all: enforce.Settings{MaxDevices: new(1)}}, cluster, time.Time{}).Findings[0]
 	require.Equal(t, enforce.CountExcess{Used: 4, Limit: 1, Hosts: 2, Attached: 2, Unattached: 2}, *f.Count)
 	require.Equal(t, "User alice is using 4 devices on 2 hosts which is 3 more than the maximum allowed", f.String())
 }
@@ -197,7 +197,7 @@ func TestWhatACapOfMemoryGivesBack(t *testing.T) {
 		1000: "a detach 1 1; a end 5",
 		999:  "a detach 0 1; a detach 1 1; a end 5",
 	} {
-		plan := evaluate(stated{all: enforce.Settings{MaxMemory: ptr(memory(limit << 20))}}, parseCluster(t, host), time.Time{})
+		plan := evaluate(stated{all: enforce.Settings{MaxMemory: new(memory(limit << 20))}}, parseCluster(t, host), time.Time{})
 		require.Equal(t, want, planText(plan), "%d MiB", limit)
 	}
 }
@@ -233,7 +233,7 @@ func randomFleet(r *rand.Rand) (snapshot.Cluster, map[snapshot.Username]*possess
 		}
 		for i := range r.IntN(5) {
 			n := r.IntN(len(users))
-			p := snapshot.Process{PID: snapshot.PID(100 + i), Start: 1, EID: snapshot.EnvID(users[n]), UID: ptr(snapshot.UID(1001 + n))}
+			p := snapshot.Process{PID: snapshot.PID(100 + i), Start: 1, EID: snapshot.EnvID(users[n]), UID: new(snapshot.UID(1001 + n))}
 			key, of := fmt.Sprint(name, " ", p.PID), all[users[n]]
 			for k := range s.Devices {
 				if r.IntN(3) == 0 {

@@ -101,8 +101,7 @@ func TestIdleMeansIdle(t *testing.T) {
 
 // TestIdleWarning says what ends, and for whom.
 func TestIdleWarning(t *testing.T) {
-	warn := enforce.Warn{For: time.Hour}
-	policy := stated{all: enforce.Settings{CountOutside: true, Idle: &enforce.Idle{After: time.Hour, Below: 5, End: true, Warn: &warn}}}
+	policy := stated{all: enforce.Settings{CountOutside: true, Idle: &enforce.Idle{After: time.Hour, Below: 5, End: true, Warn: &enforce.Warn{For: time.Hour}}}}
 	m, got := firstAction(t, policy, 70, scene{0, "a | env 1 bob u1002 | dev 0 u0 | dev 1 u0 1@01 | proc 5 - u1001 by:alice 0:10 | proc 6 1 u1002 by:bob 1:10"})
 	require.Empty(t, got)
 	plan := m.Judge(policy, parseCluster(t, "a | env 1 bob u1002 | dev 0 u0 | dev 1 u0 1@01 | proc 5 - u1001 by:alice 0:10 | proc 6 1 u1002 by:bob 1:10"), noon(70))

@@ -47,7 +47,7 @@ func TestWarnOfARule(t *testing.T) {
 		return policy
 	}
 	outsiders := own(map[enforce.Rule]enforce.Warn{enforce.RuleNonEnvProcesses: lasting(30)})
-	cap0 := func(s *enforce.Settings) { s.MaxDevices = ptr(0) }
+	cap0 := func(s *enforce.Settings) { s.MaxDevices = new(0) }
 	aged := func(s *enforce.Settings) { s.MaxProcessAge = 12 * time.Hour }
 	idle := func(warn *enforce.Warn) stated {
 		return own(nil, func(s *enforce.Settings) { s.Idle = &enforce.Idle{After: 4 * time.Minute, Warn: warn} })
@@ -66,8 +66,8 @@ func TestWarnOfARule(t *testing.T) {
 		{"of the user of the process", ofBob, each(outside, "a end 5", 0, 10, 29, 30)},
 		{"not of another user", ofBob, each(`a | dev 0 | proc 5 - u2 by:eve 0:10`, "a end 5", 0, 9, 10)},
 
-		{"idle, its own", idle(ptr(lasting(3))), each(unused, "a detach 0 1", 0, 1, 2, 3, 4, 5, 6, 7)},
-		{"idle, none", idle(ptr(enforce.Warn{})), each(unused, "a detach 0 1", 0, 1, 2, 3, 4)},
+		{"idle, its own", idle(new(lasting(3))), each(unused, "a detach 0 1", 0, 1, 2, 3, 4, 5, 6, 7)},
+		{"idle, none", idle(new(enforce.Warn{})), each(unused, "a detach 0 1", 0, 1, 2, 3, 4)},
 		{"idle, that of all rules", idle(nil), each(unused, "a detach 0 1", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)},
 
 		{"under two rules, whichever is due first", own(map[enforce.Rule]enforce.Warn{enforce.RuleMaxProcessAge: lasting(20), enforce.RuleNonEnvProcesses: lasting(30)}, aged), each(old, "a end 5", 0, 10, 19, 20)},
@@ -122,7 +122,7 @@ func TestRulesWithATimeInCommon(t *testing.T) {
 	)
 	all := enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, EndUnreadable: true, MaxProcessAge: 12 * time.Hour, MaxDuration: time.Hour,
-		Idle: &enforce.Idle{}, MaxDevices: ptr(0), MaxMemory: ptr(snapshot.MiB(1)), MaxEnvs: ptr(0), Warn: lasting(10),
+		Idle: &enforce.Idle{}, MaxDevices: new(0), MaxMemory: new(snapshot.MiB(1)), MaxEnvs: new(0), Warn: lasting(10),
 	}
 	rows := map[enforce.Rule]struct {
 		cluster  string

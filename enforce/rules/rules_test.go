@@ -28,7 +28,7 @@ func parseCluster(t *testing.T, text string) snapshot.Cluster {
 	var c snapshot.Cluster
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		parts := strings.Split(line, "|")
-		h := snapshot.Host{Name: snapshot.Hostname(strings.TrimSpace(parts[0])), Snapshot: &snapshot.Snapshot{Boot: booted, FirstUID: ptr(snapshot.UID(1000))}}
+		h := snapshot.Host{Name: snapshot.Hostname(strings.TrimSpace(parts[0])), Snapshot: &snapshot.Snapshot{Boot: booted, FirstUID: new(snapshot.UID(1000))}}
 		for _, part := range parts[1:] {
 			words := strings.Fields(part)
 			switch words[0] {
@@ -92,16 +92,16 @@ func describeDevice(t *testing.T, d *snapshot.Device, word string) bool {
 	case word == "unusable":
 		d.Unusable = "its compute mode is Prohibited"
 	case strings.HasPrefix(word, "u"):
-		d.Utilization = ptr(number(t, word[1:]))
+		d.Utilization = new(number(t, word[1:]))
 	case word == "mig":
 		d.MIGMode = true
 	case isPower && limit != "":
-		d.Power = ptr(float64(number(t, draw)))
+		d.Power = new(float64(number(t, draw)))
 		if limit != "0" {
-			d.PowerLimit = ptr(float64(number(t, limit)))
+			d.PowerLimit = new(float64(number(t, limit)))
 		}
 	case word == "screen":
-		d.Display = ptr(true)
+		d.Display = new(true)
 	case word == "m?":
 		d.TotalMemory = snapshot.Memory{}
 	case strings.HasPrefix(word, "model:"):
@@ -145,7 +145,7 @@ func parseProcess(t *testing.T, s *snapshot.Snapshot, words []string) {
 	}
 	for _, word := range words[2:] {
 		if uid, ok := strings.CutPrefix(word, "u"); ok {
-			p.UID = ptr(snapshot.UID(number(t, uid)))
+			p.UID = new(snapshot.UID(number(t, uid)))
 			continue
 		}
 		if key, value, ok := strings.Cut(word, ":"); ok && describeProcess(&p, key, value) {
@@ -182,7 +182,7 @@ func describeProcess(p *snapshot.Process, key, value string) bool {
 	case "started": // in a container of root's runtime, by a user or by "?"
 		p.Container, p.ContainerInfo = "web", &snapshot.ContainerInfo{Name: "web"}
 		if uid, err := strconv.Atoi(value); err == nil {
-			p.ContainerInfo.UID, p.ContainerInfo.Proof = ptr(snapshot.UID(uid)), snapshot.ProofRecord
+			p.ContainerInfo.UID, p.ContainerInfo.Proof = new(snapshot.UID(uid)), snapshot.ProofRecord
 			p.ContainerInfo.User = map[int]snapshot.Username{1001: "alice", 1002: "bob"}[uid]
 		}
 	case "rootless": // in a container of a user's own engine
@@ -365,7 +365,7 @@ func TestAClaimToAnotherUsersEnvironment(t *testing.T) {
 
 func TestUnknownsAreNoted(t *testing.T) {
 	cluster := parseCluster(t, `a | env 1 - 1000mi | dev 0 1@01 | proc 5 ? 0:1 | proc 6 1 0:?`)
-	plan := evaluate(stated{all: enforce.Settings{NonEnvProcesses: true, EnvMemory: true, MaxDevices: ptr(0)}}, cluster, time.Time{})
+	plan := evaluate(stated{all: enforce.Settings{NonEnvProcesses: true, EnvMemory: true, MaxDevices: new(0)}}, cluster, time.Time{})
 	require.Empty(t, plan.Findings)
 	require.Empty(t, plan.Orders)
 	var notes []string

@@ -30,7 +30,7 @@ func TestAPIDIsNotAProof(t *testing.T) {
 		"an environment beyond": {enforce.Settings{MaxEnvs: &none}, `a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u1001 0:1`, "a detach 0 1; a end 5", "a detach 0 1"},
 		"attached for too long": {minute, `a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u1001 0:1`, "a detach 0 1", "a detach 0 1"},
 		"within what is allowed": {
-			enforce.Settings{MaxDevices: ptr(1), MaxDuration: 24 * time.Hour},
+			enforce.Settings{MaxDevices: new(1), MaxDuration: 24 * time.Hour},
 			`a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u1001 0:1`, "", "",
 		},
 		"of somebody exempt": {
@@ -63,7 +63,7 @@ func TestADesktopKeepsNoAttachment(t *testing.T) {
 		"an environment beyond":  {enforce.Settings{MaxEnvs: &none}, attached, "a detach 0 1", "a detach 0 1; a end 5", ""},
 		"attached for too long":  {enforce.Settings{MaxDuration: time.Minute}, attached, "a detach 0 1", "a detach 0 1", ""},
 		"idle":                   {enforce.Settings{Idle: &enforce.Idle{}}, attached, "", "", ""},
-		"within what is allowed": {enforce.Settings{MaxDevices: ptr(1), MaxDuration: 24 * time.Hour, Idle: &enforce.Idle{}}, attached, "", "", ""},
+		"within what is allowed": {enforce.Settings{MaxDevices: new(1), MaxDuration: 24 * time.Hour, Idle: &enforce.Idle{}}, attached, "", "", ""},
 		"over its memory":        {enforce.Settings{EnvMemory: true}, attached, "", "a end 5", ""},
 		"beside a job within it": {enforce.Settings{EnvMemory: true}, `a | env 1 alice 10m u1001 | dev 0 screen 1@01 | proc 6 1 u1001 0:9:C | proc 5 1 u1001 0:25:`, "", "a end 5", ""},
 	} {
@@ -84,7 +84,7 @@ func TestADesktopKeepsNoAttachment(t *testing.T) {
 // No rule is about devices that failed or have unknown memory. What a process uses besides is judged.
 func TestDevicesThatNoRuleIsAbout(t *testing.T) {
 	all := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}}
-	capped := stated{all: enforce.Settings{MaxDevices: ptr(1)}}
+	capped := stated{all: enforce.Settings{MaxDevices: new(1)}}
 	old := stated{all: enforce.Settings{MaxDuration: time.Minute}}
 	later := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
 	for _, state := range []string{"failed", "m?"} {
@@ -118,7 +118,7 @@ func TestUnifiedMemory(t *testing.T) {
 		{all, `a | env 1 alice | dev 0 unified 1@01 | proc 5 - 0:1 | proc 6 1 0:1`, "a end 5", ""},
 		{all, `a | env 1 alice | env 2 bob | dev 0 unified 1@01 | proc 5 2 0:1`, "a end 5", ""},
 		{all, `a | env 1 alice 4g | dev 0 unified 1@01 | proc 5 1 0:9000`, "", "GPU 0 shares the memory of its machine, so env-memory does not apply to environment 1 on it"},
-		{stated{all: enforce.Settings{MaxMemory: ptr(memory(1000000000))}}, `a | env 1 alice | dev 0 unified 1@01 | proc 5 1 0:9000`, "", "GPU 0 shares the memory of its machine, so memory caps don't apply to it"},
+		{stated{all: enforce.Settings{MaxMemory: new(memory(1000000000))}}, `a | env 1 alice | dev 0 unified 1@01 | proc 5 1 0:9000`, "", "GPU 0 shares the memory of its machine, so memory caps don't apply to it"},
 	} {
 		plan := evaluate(tt.policy, parseCluster(t, tt.cluster), time.Time{})
 		require.Equal(t, tt.want, planText(plan), tt.cluster)

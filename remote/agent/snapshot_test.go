@@ -144,8 +144,7 @@ func TestMeasurementsOf143Hosts(t *testing.T) {
 	require.Nil(t, s.Devices[0].Temperature)
 	require.Zero(t, asked.Load())
 
-	works := inprocess.Func(noGenv)
-	smi.Store(&works)
+	smi.Store(new(inprocess.Func(noGenv)))
 	pool := measuring(t, f, time.Second)
 	s = snapshotOf(t, pool, f.Names[0])
 	require.Equal(t, agent.ViaCommands, pool.About(f.Names[0]).Via)

@@ -37,8 +37,7 @@ func (g *graceful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapsho
 	defer g.mu.Unlock()
 	s := &snapshot.Snapshot{}
 	for _, pid := range g.hosts[h.Name] {
-		uid := uidOf(pid)
-		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Usage: []snapshot.DeviceUsage{{Index: 0}}})
+		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: new(uidOf(pid)), Usage: []snapshot.DeviceUsage{{Index: 0}}})
 	}
 	return s, nil
 }

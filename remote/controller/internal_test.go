@@ -159,7 +159,6 @@ func TestTheRecordOfAnHour(t *testing.T) {
 	require.Regexp(t, `^and \d+ more records within an hour.*; more are counted once in an hour$`, log[len(log)-2].Text)
 	require.Equal(t, snapshot.Username("eve"), log[len(log)-2].User)
 	require.Zero(t, found("a", "eve", 100))
-	uid := snapshot.UID(1001)
 	for kind, recorded := range map[*audit.Record]bool{
 		{Kind: audit.KindNotified, Reason: "suppressed"}:           false,
 		{Kind: audit.KindNotified, Channel: audit.ChannelTerminal}: true,
@@ -168,7 +167,7 @@ func TestTheRecordOfAnHour(t *testing.T) {
 		{Kind: audit.KindFinding, Decision: enforce.DecisionWait}:  false,
 		{Kind: audit.KindOperator, By: "root"}:                     true,
 	} {
-		kind.Host, kind.User, kind.UID, kind.Text = "a", "eve", &uid, strings.Repeat("x", 1000)
+		kind.Host, kind.User, kind.UID, kind.Text = "a", "eve", new(snapshot.UID(1001)), strings.Repeat("x", 1000)
 		require.Equal(t, recorded, len(c.bounded([]audit.Record{*kind})) == 1, kind)
 	}
 	require.Equal(t, 100, found("a", "alice", 100), "there is a part for her")

@@ -39,7 +39,6 @@ func TestChat(t *testing.T) {
 		f.User, f.Command = user, command
 		return &f
 	}
-	index := snapshot.DeviceIndex(3)
 	for name, tt := range map[string]struct {
 		events  []enforce.Event
 		records []audit.Record
@@ -58,7 +57,7 @@ func TestChat(t *testing.T) {
 			records: []audit.Record{
 				{Kind: audit.KindNotified, Text: "told"},
 				{Kind: audit.KindOutcome, Host: "gpu-04", User: "bob", PID: 4242, Status: order.StatusTerminated, Why: []string{"Process 4242 is <!here>"}},
-				{Kind: audit.KindOutcome, Host: "gpu-04", User: "eve", Device: &index, Status: order.StatusDetached},
+				{Kind: audit.KindOutcome, Host: "gpu-04", User: "eve", Device: new(snapshot.DeviceIndex(3)), Status: order.StatusDetached},
 				{Kind: audit.KindOutcome, Host: "gpu-04", PID: 7, Status: order.StatusSurvived, Reason: "it did not end"},
 				{Kind: audit.KindOutcome, Host: "gpu-04", PID: 8, Status: "<!channel>"},
 			},

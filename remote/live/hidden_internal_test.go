@@ -175,11 +175,10 @@ func BenchmarkFleet(b *testing.B) {
 		s := &snapshot.Snapshot{}
 		for j := range 8 {
 			eid, user := snapshot.EnvID(fmt.Sprint(4000+j)), snapshot.Username(fmt.Sprintf("user-%d", (i+j)%300))
-			percent := 50
 			s.Environments = append(s.Environments, snapshot.Environment{EID: eid, UID: 1001, Username: user})
 			s.Devices = append(s.Devices, snapshot.Device{
 				Index: snapshot.DeviceIndex(j), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d-%d", i, j)), Name: "NVIDIA H100", TotalMemory: snapshot.MiB(81559),
-				UsedMemory: snapshot.MiB(6000), Utilization: &percent, Attachments: []snapshot.Attachment{{EID: eid}},
+				UsedMemory: snapshot.MiB(6000), Utilization: new(50), Attachments: []snapshot.Attachment{{EID: eid}},
 			})
 			s.Processes = append(s.Processes, snapshot.Process{PID: snapshot.PID(100 + j), Username: user, Name: "python", Usage: []snapshot.DeviceUsage{{Index: snapshot.DeviceIndex(j), Memory: snapshot.MiB(5000)}}})
 		}

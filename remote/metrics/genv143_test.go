@@ -13,9 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-func ptr[T any](v T) *T { return &v }
-
-func uid(n int) *snapshot.UID { return ptr(snapshot.UID(n)) }
+func uid(n int) *snapshot.UID { return new(snapshot.UID(n)) }
 
 func use(index snapshot.DeviceIndex, mib int64) snapshot.DeviceUsage {
 	return snapshot.DeviceUsage{Index: index, Memory: snapshot.MiB(mib)}
@@ -33,8 +31,8 @@ func attached(eids ...snapshot.EnvID) (list []snapshot.Attachment) {
 func busy() *snapshot.Snapshot {
 	return &snapshot.Snapshot{
 		Devices: []snapshot.Device{
-			{Index: 0, TotalMemory: snapshot.MiB(81559), UsedMemory: snapshot.MiB(1000), Utilization: ptr(97), Temperature: ptr(63), Attachments: attached("E1", "E2")},
-			{Index: 1, TotalMemory: snapshot.MiB(81559), UsedMemory: snapshot.MiB(1500), Utilization: ptr(0), Temperature: ptr(0)},
+			{Index: 0, TotalMemory: snapshot.MiB(81559), UsedMemory: snapshot.MiB(1000), Utilization: new(97), Temperature: new(63), Attachments: attached("E1", "E2")},
+			{Index: 1, TotalMemory: snapshot.MiB(81559), UsedMemory: snapshot.MiB(1500), Utilization: new(0), Temperature: new(0)},
 		},
 		Environments: []snapshot.Environment{{EID: "E1", UID: 1000, Username: "alice"}, {EID: "E2", UID: 1000, Username: "alice"}, {EID: "E3", UID: 1001, Username: "bob"}},
 		Processes: []snapshot.Process{

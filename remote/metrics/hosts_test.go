@@ -51,7 +51,7 @@ func divided() *snapshot.Snapshot {
 
 func TestHosts(t *testing.T) {
 	unknown := h100(0, gpus.Unknown)
-	unknown.MemoryTotal = ptr(int64(80))
+	unknown.MemoryTotal = new(int64(80))
 	for name, row := range map[string]struct {
 		host live.FleetHost
 		want string
@@ -148,8 +148,8 @@ func TestGuards(t *testing.T) {
 		want    string
 	}{
 		{live.HostGuard{}, nil, ""},
-		{live.HostGuard{Mode: snapshot.GuardOff}, ptr(false), "host_guard{host=\"a\",mode=\"off\"} 1\nhost_service{host=\"a\"} 0\n"},
-		{live.HostGuard{Mode: snapshot.GuardEnforce, Policy: snapshot.GuardEnforce}, ptr(true), "host_guard{host=\"a\",mode=\"enforce\"} 1\nhost_guard_policy{host=\"a\",mode=\"enforce\"} 1\nhost_service{host=\"a\"} 1\n"},
+		{live.HostGuard{Mode: snapshot.GuardOff}, new(false), "host_guard{host=\"a\",mode=\"off\"} 1\nhost_service{host=\"a\"} 0\n"},
+		{live.HostGuard{Mode: snapshot.GuardEnforce, Policy: snapshot.GuardEnforce}, new(true), "host_guard{host=\"a\",mode=\"enforce\"} 1\nhost_guard_policy{host=\"a\",mode=\"enforce\"} 1\nhost_service{host=\"a\"} 1\n"},
 		{live.HostGuard{Policy: snapshot.GuardWatch}, nil, "host_guard_policy{host=\"a\",mode=\"watch\"} 1\n"},
 	} {
 		require.Equal(t, "host_up{host=\"a\"} 1\n"+row.want, samples(metrics.Hosts([]live.FleetHost{{Name: "a", Guard: row.guard, Service: row.service}})))

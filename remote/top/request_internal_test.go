@@ -59,13 +59,12 @@ func TestRequests(t *testing.T) {
 }
 
 func TestExemptions(t *testing.T) {
-	device := snapshot.DeviceIndex(0)
 	for name, row := range map[string]struct {
 		keys []string
 		want operator.Action
 	}{
 		"a host":                      {[]string{"1"}, operator.Action{Host: "gpu-1"}},
-		"a GPU":                       {[]string{"2"}, operator.Action{Host: "gpu-1", Device: &device, UUID: "GPU-0"}},
+		"a GPU":                       {[]string{"2"}, operator.Action{Host: "gpu-1", Device: new(snapshot.DeviceIndex(0)), UUID: "GPU-0"}},
 		"a user":                      {[]string{"3", "j"}, operator.Action{User: "bob"}},
 		"a process's user on a host":  {[]string{"5"}, operator.Action{User: "alice", Host: "gpu-1"}},
 		"a finding about a process":   {[]string{"4"}, operator.Action{Host: "gpu-2", Rule: enforce.RuleNonEnvProcesses}},

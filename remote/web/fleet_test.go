@@ -39,8 +39,7 @@ type fleet struct {
 type cap5 struct{}
 
 func (cap5) Settings(enforce.Query) *enforce.Settings {
-	five := 5
-	return &enforce.Settings{MaxDevices: &five}
+	return &enforce.Settings{MaxDevices: new(5)}
 }
 
 func (cap5) Exempt(enforce.Subject) (string, bool) { return "", false }

@@ -150,10 +150,9 @@ func TestCommandsThatHostsHide(t *testing.T) {
 // TestGuards: a host's page says what its guard does, if there is one, and what it denied.
 func TestGuards(t *testing.T) {
 	f := newFleet(6, 2)
-	on := true
 	set := func(host int, g snapshot.Guard) {
 		next := *f.round.Cluster.Hosts[host].Snapshot
-		next.Guard, next.Service = &g, &on
+		next.Guard, next.Service = &g, new(true)
 		f.round.Cluster.Hosts[host].Snapshot = &next
 	}
 	set(0, snapshot.Guard{Mode: snapshot.GuardEnforce})

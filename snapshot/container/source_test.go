@@ -203,8 +203,7 @@ func TestWhatIsNoContainerOfRoots(t *testing.T) {
 	}
 	rootless := member(5, "/user.slice/user-1001.slice/user@1001.service/libpod-"+id+".scope")
 	rootless.Rootless, rootless.UID = true, 1001
-	uid := snapshot.UID(1001)
-	require.Equal(t, &snapshot.ContainerInfo{Runtime: "podman", UID: &uid, Proof: snapshot.ProofRootless}, h.look(rootless)[0])
+	require.Equal(t, &snapshot.ContainerInfo{Runtime: "podman", UID: new(snapshot.UID(1001)), Proof: snapshot.ProofRootless}, h.look(rootless)[0])
 	require.Equal(t, &snapshot.ContainerInfo{Runtime: "lxc", Name: "web"}, h.look(member(5, "/lxc/web"))[0])
 }
 

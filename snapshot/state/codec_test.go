@@ -34,11 +34,10 @@ const (
 func TestOlderFilesAreConverted(t *testing.T) {
 	files, ok := decodeFiles([]byte(olderEnvs), []byte(olderDevices))
 	require.True(t, ok)
-	two := 2
 	require.Equal(t, []snapshot.Environment{
 		{EID: "7", UID: 1001, Creation: at("21:10:31"), PIDs: []snapshot.PID{}, KernelIDs: []string{}},
 		{EID: "1667", UID: 0, Creation: at("21:10:32"), Config: snapshot.EnvConfig{Name: "my-env"}, PIDs: []snapshot.PID{8}, KernelIDs: []string{}},
-		{EID: "2020", UID: 1002, Username: "bob", Creation: at("21:10:33"), Config: snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g"), GPUs: &two}, PIDs: []snapshot.PID{9, 10}, KernelIDs: []string{"k"}},
+		{EID: "2020", UID: 1002, Username: "bob", Creation: at("21:10:33"), Config: snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g"), GPUs: new(2)}, PIDs: []snapshot.PID{9, 10}, KernelIDs: []string{"k"}},
 	}, files.Environments)
 	require.Equal(t, []snapshot.Device{
 		{Index: 0, TotalMemory: snapshot.MustMemory("81559mi"), Attachments: []snapshot.Attachment{

@@ -13,11 +13,10 @@ import (
 
 // aliceAndBob are two environments; alice's has two processes and a kernel.
 func aliceAndBob() state.Files {
-	two := 2
 	b := state.Files{Devices: gpus(2), Environments: []snapshot.Environment{
 		{
 			EID: "1667", UID: 1001, Username: "alice", Creation: at("10:00:00"), PIDs: []snapshot.PID{10, 11}, KernelIDs: []string{"k-1"},
-			Config: snapshot.EnvConfig{Name: "my-env", GPUs: &two},
+			Config: snapshot.EnvConfig{Name: "my-env", GPUs: new(2)},
 		},
 		{EID: "2020", UID: 1002, Username: "bob", Creation: at("10:00:00"), PIDs: []snapshot.PID{20}},
 	}}
@@ -39,7 +38,6 @@ func TestActivateRegistersANewEnvironment(t *testing.T) {
 }
 
 func TestActivateEntersAnEnvironment(t *testing.T) {
-	three := 3
 	for _, tt := range []struct {
 		name       string
 		activation state.Activation
@@ -77,7 +75,7 @@ func TestActivateEntersAnEnvironment(t *testing.T) {
 		},
 		{
 			"a new configuration replaces the old one",
-			state.Activation{EID: "1667", UID: 1001, PID: 12, Config: snapshot.EnvConfig{GPUs: &three}},
+			state.Activation{EID: "1667", UID: 1001, PID: 12, Config: snapshot.EnvConfig{GPUs: new(3)}},
 			[]snapshot.PID{10, 11, 12},
 			[]string{"k-1"},
 			*configOf("my-env", 3),
@@ -102,7 +100,6 @@ func configOf(name string, devices int) *snapshot.EnvConfig {
 }
 
 func TestActivateRefusesAndChangesNothing(t *testing.T) {
-	none := 0
 	for _, tt := range []struct {
 		name       string
 		activation state.Activation
@@ -120,7 +117,7 @@ func TestActivateRefusesAndChangesNothing(t *testing.T) {
 		{"a name that is too long", state.Activation{EID: "n", UID: 1001, PID: 12, Config: snapshot.EnvConfig{Name: strings.Repeat("x", 5000)}}, state.ErrRequest},
 		{"a control character in the username", state.Activation{EID: "n", UID: 1001, PID: 12, Username: "a\x00"}, state.ErrRequest},
 		{"more devices than a file can have", state.Activation{EID: "n", UID: 1001, PID: 12, Config: *configOf("", 1<<31)}, state.ErrRequest},
-		{"no devices", state.Activation{EID: "n", UID: 1001, PID: 12, Config: snapshot.EnvConfig{GPUs: &none}}, state.ErrRequest},
+		{"no devices", state.Activation{EID: "n", UID: 1001, PID: 12, Config: snapshot.EnvConfig{GPUs: new(0)}}, state.ErrRequest},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := aliceAndBob()

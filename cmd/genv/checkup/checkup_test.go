@@ -47,8 +47,7 @@ func fleet(n int, problems ...doctor.Check) *remotedoctor.FleetReport {
 		}
 		all[i].Status = doctor.Overall(all[i].Checks)
 	}
-	d := remotedoctor.DocumentOf(all, nil, doctor.GenvProgram{}, time.Now())
-	return &d
+	return new(remotedoctor.DocumentOf(all, nil, doctor.GenvProgram{}, time.Now()))
 }
 
 func printed(t *testing.T, d *remotedoctor.FleetReport, s checkup.Style) string {

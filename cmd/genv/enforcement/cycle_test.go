@@ -60,7 +60,7 @@ func TestOnATerminal(t *testing.T) {
 			defer read.Close()
 			p := &command.Program{Out: write, Err: &errs, Now: func() time.Time { return at }, Getenv: func(name string) string { return row.environ[name] }}
 			w := newCycleWriter(p, &Options{Format: "tui", Timestamps: row.timestamps})
-			w.finding(ptr(outside(7, enforce.EventNew, enforce.DecisionWait)), time.Unix(1_800_000_000, 0).Add(time.Minute))
+			w.finding(new(outside(7, enforce.EventNew, enforce.DecisionWait)), time.Unix(1_800_000_000, 0).Add(time.Minute))
 			w.remark("Safety limit exceeded")
 			require.NoError(t, w.broken)
 			got := make([]byte, 1000)
@@ -71,8 +71,6 @@ func TestOnATerminal(t *testing.T) {
 		})
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // TestByUserOfThisMachine: it has no name, so there is no column of hosts.
 func TestByUserOfThisMachine(t *testing.T) {

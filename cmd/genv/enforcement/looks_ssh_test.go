@@ -204,8 +204,7 @@ func TestGraphicsContexts(t *testing.T) {
 func (b *tampered) uses(host string, pid snapshot.PID, device int, start snapshot.StartTime) {
 	h := b.Host(host)
 	listed := proctest.Try(gpus.Read(h.GPUs)).OK(b.t)
-	used := int64(10)
-	listed.Apps = append(listed.Apps, gpus.App{PID: int(pid), Start: uint64(start), Device: device, Name: "python3", UsedMiB: &used})
+	listed.Apps = append(listed.Apps, gpus.App{PID: int(pid), Start: uint64(start), Device: device, Name: "python3", UsedMiB: new(int64(10))})
 	require.NoError(b.t, listed.Write(h.GPUs))
 }
 

@@ -240,10 +240,9 @@ func TestIdleOverRealSSH(t *testing.T) {
 	s.start("yan", "gpu-01", "yan", nil, 97, 1)
 	s.start("zoe", "gpu-01", "zoe", nil, -1, 2)
 	s.start("ada", "gpu-01", "ada", nil, -1, 4, 5, 6, 7)
-	zero := 0
 	require.NoError(t, s.Host("gpu-01").ChangeDriver(func(d *gpus.Driver) {
 		d.Devices[1].Watt, d.Devices[2].Fault = 60, gpus.Partial
-		d.Apps[len(d.Apps)-1].Load = &zero
+		d.Apps[len(d.Apps)-1].Load = new(0)
 	}))
 	bo := s.activate("gpu-01", "bo", 3)
 	s.cycle()

@@ -79,8 +79,7 @@ func TestGPUsThatAreDifferent(t *testing.T) {
 		driver := proctest.Try(simulated.Read(h.GPUs)).OK(t)
 		driver.Devices[0].MIG = []simulated.MIG{{Profile: "1g.10gb", UUID: instance}}
 		driver.Devices[1].Fault = simulated.Broken
-		used := int64(70)
-		driver.Apps = append(driver.Apps, simulated.App{PID: int(p.PID), UUID: driver.Devices[0].MIG[0].UUID, UsedMiB: &used})
+		driver.Apps = append(driver.Apps, simulated.App{PID: int(p.PID), UUID: driver.Devices[0].MIG[0].UUID, UsedMiB: new(int64(70))})
 		require.NoError(t, driver.Write(h.GPUs))
 	}
 	r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,bare", "--format", "json").OK(t)
@@ -111,8 +110,7 @@ func requireUsedByAlice(t *testing.T, g *gpus.GPU, pid snapshot.PID) {
 	require.Positive(t, *g.Utilization)
 	require.Positive(t, *g.Temperature)
 	require.Positive(t, *g.Power)
-	used := int64(2 << 30)
-	require.Equal(t, []gpus.Process{{PID: pid, User: "alice", Command: "/bin/sleep 1000001", Memory: &used}}, g.Processes)
+	require.Equal(t, []gpus.Process{{PID: pid, User: "alice", Command: "/bin/sleep 1000001", Memory: new(int64(2 << 30))}}, g.Processes)
 }
 
 // onlyColumns leaves some columns of CSV.

@@ -121,8 +121,7 @@ func twoGPUs() *genvhost.Host {
 // appears is a process of bob in no environment, on the other GPU.
 func appears(h *genvhost.Host) {
 	h.Change(func(s *snapshot.Snapshot) {
-		uid := snapshot.UID(1002)
-		s.Processes = append(s.Processes, snapshot.Process{PID: 66, Start: 9, UID: &uid, Username: "bob", Name: "steal", Command: "steal --all", Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(900)}}})
+		s.Processes = append(s.Processes, snapshot.Process{PID: 66, Start: 9, UID: new(snapshot.UID(1002)), Username: "bob", Name: "steal", Command: "steal --all", Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(900)}}})
 	})
 }
 

@@ -87,8 +87,7 @@ func TestEnforceIsSeen(t *testing.T) {
 	require.True(t, fleet.DryRun)
 	require.Len(t, fleet.Findings, 1)
 	require.EqualValues(t, "dry-run", fleet.Findings[0].Decision)
-	three := 3
-	require.Equal(t, []live.FleetUser{{Name: "alice", Hosts: 1, Attached: 1, Used: 1, Memory: 1000 << 20, Cap: &three, Findings: 1}}, fleet.Users)
+	require.Equal(t, []live.FleetUser{{Name: "alice", Hosts: 1, Attached: 1, Used: 1, Memory: 1000 << 20, Cap: new(3), Findings: 1}}, fleet.Users)
 	genvtest.Eventually(t, "somebody looks", func() bool { return h.DeviceAge() == 100*time.Millisecond })
 
 	other, err := exec.Command(genvtest.Program(t), append(args, "--socket", socket)...).CombinedOutput()

@@ -260,8 +260,7 @@ func (r *reports) of(uid snapshot.UID) []string {
 }
 
 func denial(uid snapshot.UID, index int) guard.Denial {
-	at := snapshot.DeviceIndex(index)
-	return guard.Denial{UID: uid, Minor: 7 - index, Index: &at, Denied: true, Name: "python"}
+	return guard.Denial{UID: uid, Minor: 7 - index, Index: new(snapshot.DeviceIndex(index)), Denied: true, Name: "python"}
 }
 
 func TestANoticeComesOncePerMinute(t *testing.T) {

@@ -151,8 +151,7 @@ func (h *judgedHost) uses(pid snapshot.PID, devices ...int) {
 func (h *judgedHost) alsoUses(pid snapshot.PID, devices ...int) {
 	h.t.Helper()
 	for _, device := range devices {
-		mib := int64(10)
-		h.driver.Apps = append(h.driver.Apps, gpus.App{PID: int(pid), Device: device, UsedMiB: &mib, Name: "job"})
+		h.driver.Apps = append(h.driver.Apps, gpus.App{PID: int(pid), Device: device, UsedMiB: new(int64(10)), Name: "job"})
 	}
 	require.NoError(h.t, h.driver.Write(filepath.Join(h.dir, "gpus.json")))
 }
@@ -214,10 +213,9 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 	require.EqualValues(t, containerUser, restarted.UID)
 	require.Equal(t, []snapshot.PID{init}, restarted.PIDs)
 	stat := proctest.Try(proc.FS{}.Stat(init)).OK(t)
-	uid := snapshot.UID(containerUser)
 	for start, by := range map[snapshot.StartTime]string{stat.Start - 1: "an unknown user", stat.Start: "bob"} {
 		require.NoError(t, container.WriteRecord(filepath.Join(h.dir, "root/run"), container.Record{
-			ID: id, EID: snapshot.EnvID(id[:12]), UID: &uid, Proof: container.ProofToken, Runtime: "docker", StartedAt: time.Now(), PID: init, Start: start,
+			ID: id, EID: snapshot.EnvID(id[:12]), UID: new(snapshot.UID(containerUser)), Proof: container.ProofToken, Runtime: "docker", StartedAt: time.Now(), PID: init, Start: start,
 		}))
 		require.Contains(t, h.enforce(devices), "started by "+by, "a record counts for the process that it names")
 	}

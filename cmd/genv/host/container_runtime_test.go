@@ -35,8 +35,7 @@ func newGPUHost(t *testing.T) *runtimeHost {
 	h := &runtimeHost{ownHost: newOwnHost(t)}
 	var devices []hardware.BusDevice
 	for i := range 4 {
-		minor := 3 - i
-		devices = append(devices, hardware.BusDevice{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d0", i)), Minor: &minor, Address: fmt.Sprintf("0000:%02x:00.0", i+1), Bytes: new(int64(80e9))})
+		devices = append(devices, hardware.BusDevice{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d0", i)), Minor: new(3 - i), Address: fmt.Sprintf("0000:%02x:00.0", i+1), Bytes: new(int64(80e9))})
 	}
 	root := filepath.Join(h.dir, "root")
 	require.NoError(t, hardware.Publish(filepath.Join(root, "run"), devices))

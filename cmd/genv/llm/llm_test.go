@@ -198,8 +198,7 @@ func TestWhoListens(t *testing.T) {
 			require.Equal(t, want.foreign, err != nil)
 		})
 	}
-	uid := snapshot.UID(1001)
-	require.Error(t, Client{Port: 80, Owner: &uid, sockets: t.TempDir()}.checkListener(), "unknown is not the owner")
+	require.Error(t, Client{Port: 80, Owner: new(snapshot.UID(1001)), sockets: t.TempDir()}.checkListener(), "unknown is not the owner")
 	require.NoError(t, Client{Port: 80, sockets: t.TempDir()}.checkListener())
 }
 

@@ -55,10 +55,9 @@ func fakeGenv(args []string) int {
 }
 
 func fakeChange(args []string) shell.Edit {
-	gpus := 1
 	a := shell.Active{
 		EID:     "1667",
-		Config:  snapshot.EnvConfig{Name: os.Getenv("FAKE_NAME"), GPUMemory: snapshot.MustMemory("4g"), GPUs: &gpus},
+		Config:  snapshot.EnvConfig{Name: os.Getenv("FAKE_NAME"), GPUMemory: snapshot.MustMemory("4g"), GPUs: new(1)},
 		Devices: []snapshot.DeviceIndex{0},
 	}
 	switch args[0] {

@@ -294,10 +294,9 @@ var statement = regexp.MustCompile(`(?m)^ *(?:sudo )?(genv remote (?:-H \S+ )?en
 // TestDryRunsOfTheDocs runs the command lines with which administrators look at what enforce would do.
 func TestDryRunsOfTheDocs(t *testing.T) {
 	built := proctest.Try(genvtest.Programs()).OK(t)
-	uid := snapshot.UID(1001)
 	s := &snapshot.Snapshot{
 		Devices:   []snapshot.Device{{TotalMemory: snapshot.MiB(81559)}},
-		Processes: []snapshot.Process{{PID: 77, Start: 1, UID: &uid, Username: "bob", Command: "python", Usage: []snapshot.DeviceUsage{{Memory: snapshot.MiB(1000)}}}},
+		Processes: []snapshot.Process{{PID: 77, Start: 1, UID: new(snapshot.UID(1001)), Username: "bob", Command: "python", Usage: []snapshot.DeviceUsage{{Memory: snapshot.MiB(1000)}}}},
 	}
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "gpu-01", Handler: genvhost.New(s)}, &inprocess.Server{Name: "gpu-02", Handler: genvhost.New(&snapshot.Snapshot{})})
 	dir := genvtest.Configure(t, command.HostsFile, "hosts: ['gpu-[01-02]']\n", command.ConfigFile, "remote: {ssh-config: "+f.SSHConfig()+"}\n")

@@ -126,9 +126,8 @@ func TestReplayLocal(t *testing.T) {
 		lines:   []string{"stderr: genv: no GPU is locked: this shell is in no environment; run `genv activate` first"}, exit: "[exit 7]",
 	}})
 	begin := slices.IndexFunc(steps, func(s recorded) bool { return strings.HasPrefix(s.command, "genv envs find") })
-	gpus := 2
 	first := []snapshot.Environment{
-		{EID: "1667", UID: 1001, Username: "alice", Creation: genvtest.Date(t, "20/11/2026 21:10:32"), Config: snapshot.EnvConfig{Name: "my-env", GPUs: &gpus}, PIDs: []snapshot.PID{25936, 25937}},
+		{EID: "1667", UID: 1001, Username: "alice", Creation: genvtest.Date(t, "20/11/2026 21:10:32"), Config: snapshot.EnvConfig{Name: "my-env", GPUs: new(2)}, PIDs: []snapshot.PID{25936, 25937}},
 		{EID: "2020", UID: 1002, Username: "bob", Creation: genvtest.Date(t, "20/11/2026 21:10:32"), Config: snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g")}, PIDs: []snapshot.PID{25938}},
 	}
 	replayLocal(t, steps[:begin], first, string(proctest.ReadFile(t, "../../../snapshot/testdata/genv-1.4.3/state/devices.json")))

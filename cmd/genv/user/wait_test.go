@@ -164,9 +164,8 @@ func TestUsageWait(t *testing.T) {
 }
 
 func TestPlaceText(t *testing.T) {
-	name := snapshot.Wait{Username: "bob", GPUs: 2, Seconds: 720}
 	for want, place := range map[string]service.QueuePlace{
-		"3rd of 4 people: bob waits for 2 GPUs since 12 minutes; 2 of your own are before this one": {Number: 3, People: 4, First: &name, Own: 2},
+		"3rd of 4 people: bob waits for 2 GPUs since 12 minutes; 2 of your own are before this one": {Number: 3, People: 4, First: &snapshot.Wait{Username: "bob", GPUs: 2, Seconds: 720}, Own: 2},
 		"you come first: 1 of 2 GPUs free":                                                               {Number: 1, People: 1, GPUs: 2, Free: 1},
 		"1st of 2 people: 1 of 2 GPUs free; 1 of your own is before this one":                            {Number: 1, People: 2, GPUs: 2, Free: 1, Own: 1},
 		"you come first: 0 of 2 GPUs free; you could have 1 here: ask for as many":                       {Number: 1, People: 1, GPUs: 2, Possible: new(1)},

@@ -55,10 +55,9 @@ func TestScriptsForAnyShell(t *testing.T) {
 }
 
 func TestParseDescriptions(t *testing.T) {
-	uid := snapshot.UID(1001)
 	p, d := describe7(described)
 	require.Equal(t, -(3*3600 + 1800), *d.UTCOffset)
-	require.Equal(t, &snapshot.Process{PID: 7, Name: "python3", Command: "python3 train.py", Container: container, UID: &uid}, p,
+	require.Equal(t, &snapshot.Process{PID: 7, Name: "python3", Command: "python3 train.py", Container: container, UID: new(snapshot.UID(1001))}, p,
 		"and nothing of a process that was not asked for")
 	require.Equal(t, map[snapshot.UID]snapshot.Username{1001: "alice"}, d.Names)
 	for options, hides := range map[string]bool{"rw": false, "rw,hidepid=invisible": true} {

@@ -161,8 +161,7 @@ func (d Driver) SeenBy(uid int) Driver {
 			app.UUID = all.uuidOf(app)
 			seen.Apps = append(seen.Apps, app)
 		}
-		minor := device.MinorNumber()
-		device.Minor, device.Bus = &minor, device.place()
+		device.Minor, device.Bus = new(device.MinorNumber()), device.place()
 		device.Index = len(seen.Devices)
 		seen.Devices = append(seen.Devices, device)
 	}

@@ -118,8 +118,7 @@ func files() *state.Files {
 // gpus are those of the machine, of which index i has minor 3-i.
 func gpus() (list []hardware.BusDevice) {
 	for i := range 4 {
-		minor := 3 - i
-		list = append(list, hardware.BusDevice{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d0000000", i)), Minor: &minor})
+		list = append(list, hardware.BusDevice{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d0000000", i)), Minor: new(3 - i)})
 	}
 	return list
 }
@@ -237,8 +236,7 @@ func TestOwnEnvironments(t *testing.T) {
 	g := proctest.Try(c.Apply(f)).OK(t)
 	require.Equal(t, snapshot.EnvID("4c01db0b339c-2"), g.EID, "another has its name")
 	env := f.Environment(g.EID)
-	one := 1
-	require.Equal(t, snapshot.EnvConfig{Name: "train", GPUMemory: snapshot.MustMemory("4g"), GPUs: &one}, env.Config)
+	require.Equal(t, snapshot.EnvConfig{Name: "train", GPUMemory: snapshot.MustMemory("4g"), GPUs: new(1)}, env.Config)
 	require.Equal(t, snapshot.Username("nobody"), env.Username)
 	require.Equal(t, snapshot.MustMemory("4g"), f.Devices[3].Attachments[0].GPUMemory)
 	c.States = map[snapshot.DeviceIndex]gpustate.State{3: gpustate.Unusable}

@@ -46,11 +46,10 @@ func asker(uid snapshot.UID) change.Requester {
 
 // files are two environments: alice's is attached to device 0, and bob's to device 1, of three.
 func files() *state.Files {
-	two := 2
 	f := &state.Files{Environments: []snapshot.Environment{
 		{
 			EID: "10", UID: alice, Username: "alice", Creation: at("10:00:00"), PIDs: []snapshot.PID{10, 11}, KernelIDs: []string{"k-1"},
-			Config: snapshot.EnvConfig{Name: "hers", GPUs: &two},
+			Config: snapshot.EnvConfig{Name: "hers", GPUs: new(2)},
 		},
 		{EID: "20", UID: bob, Username: "bob", Creation: at("10:00:00"), PIDs: []snapshot.PID{20}, KernelIDs: []string{}},
 	}}
@@ -145,8 +144,7 @@ func TestErrorsKeepTheirClass(t *testing.T) {
 
 func TestResultsAreJSON(t *testing.T) {
 	result := proctest.Try(decoded(t, `{"configure":{"eid":"10","set":{"gpu_memory":"4g"},"clear":["name"]}}`).Apply(files(), asker(alice))).OK(t)
-	two := 2
-	require.Equal(t, snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g"), GPUs: &two}, result.Config)
+	require.Equal(t, snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g"), GPUs: new(2)}, result.Config)
 	data := proctest.Try(json.Marshal(result)).OK(t)
 	var again change.Result
 	require.NoError(t, json.Unmarshal(data, &again))

@@ -104,8 +104,7 @@ func TestTheFilesChangeAfterTheReading(t *testing.T) {
 // A PID that another process has got since the reading doesn't keep an environment.
 func TestAProcessEndsAfterTheReading(t *testing.T) {
 	store, machine, _, _ := kept(t)
-	owner := alice
-	machine.processes = map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}, 50: {Liveness: system.Alive, Start: 6000, Owner: &owner}}
+	machine.processes = map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}, 50: {Liveness: system.Alive, Start: 6000, Owner: new(alice)}}
 	machine.running = []system.RunningProcess{job(50, alice, "1102")} // its start time is 50
 	files := read(t, store)
 	require.Equal(t, []snapshot.PID{50}, files.Environment("1102").PIDs)

@@ -80,8 +80,7 @@ func TestMissingDevicesAreLookedFor(t *testing.T) {
 }
 
 func TestWithoutNvidiaSMI(t *testing.T) {
-	none := 0
-	c, _ := changerHost(t, &none)
+	c, _ := changerHost(t, new(0))
 	require.ErrorIs(t, proctest.Try(c.Change(t.Context(), enter(1), me())).Err, errSMI)
 	files, err := c.Store.Read(t.Context())
 	require.ErrorIs(t, err, state.ErrNoDevices)
@@ -92,8 +91,7 @@ func TestWithoutNvidiaSMI(t *testing.T) {
 }
 
 func TestARefusedChangeChangesNothing(t *testing.T) {
-	one := 1
-	c, _ := changerHost(t, &one)
+	c, _ := changerHost(t, new(1))
 	asker := me()
 	asker.UID = 1 << 20
 	require.ErrorIs(t, proctest.Try(c.Change(t.Context(), enter(1), asker)).Err, state.ErrNotOwner)

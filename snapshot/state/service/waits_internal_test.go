@@ -64,9 +64,8 @@ func TestAWaitIsForGPUs(t *testing.T) {
 
 // TestWhatContainersUse: whatever uid their image has, they take nobody's turn, and no offer.
 func TestWhatContainersUse(t *testing.T) {
-	uid := snapshot.UID(1)
 	uses := func(index snapshot.DeviceIndex, c *snapshot.ContainerInfo) snapshot.Process {
-		return snapshot.Process{UID: &uid, ContainerInfo: c, Usage: []snapshot.DeviceUsage{{Index: index}}}
+		return snapshot.Process{UID: new(snapshot.UID(1)), ContainerInfo: c, Usage: []snapshot.DeviceUsage{{Index: index}}}
 	}
 	look := &snapshot.Snapshot{Processes: []snapshot.Process{
 		uses(0, &snapshot.ContainerInfo{}), uses(1, &snapshot.ContainerInfo{UID: new(snapshot.UID(2))}), uses(2, nil),
