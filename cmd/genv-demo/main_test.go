@@ -222,10 +222,7 @@ func TestTheDemoRunsForAnOrdinaryUser(t *testing.T) {
 		t.Skip("skipped:", err)
 	}
 	uid := proctest.Try(strconv.Atoi(account.Uid)).OK(t)
-	dir, err := os.MkdirTemp("", "genv-demo-test-") // t.TempDir is below a folder that others may not enter
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755))
+	dir := proctest.PublicDir(t, 0o755)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "tmp"), 0o700))
 	require.NoError(t, os.Chown(filepath.Join(dir, "tmp"), uid, uid))
 	for _, program := range []string{"genv", "genv-demo"} {

@@ -196,9 +196,7 @@ func TestRoomOnAFullDisk(t *testing.T) {
 
 // smallDisk is a file system of 1 MiB with a third of it as ballast.
 func smallDisk(t *testing.T) string {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can mount a small file system")
-	}
+	proctest.NeedRoot(t) // only root can mount a small file system
 	dir := t.TempDir()
 	if err := unix.Mount("none", dir, "tmpfs", 0, "size=1m"); err != nil {
 		t.Skipf("no file system can be mounted here: %v", err)

@@ -140,12 +140,8 @@ func called(t *testing.T, name string) option {
 
 // program is the test binary under another name, where all users may start it.
 func program(t *testing.T, name string) string {
-	dir := proctest.Try(os.MkdirTemp("", "genv-test")).OK(t)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755))
-	data := proctest.Try(os.ReadFile("/proc/self/exe")).OK(t)
-	path := filepath.Join(dir, name)
-	require.NoError(t, proctest.WriteProgram(path, data))
+	path := filepath.Join(proctest.PublicDir(t, 0o755), name)
+	require.NoError(t, proctest.WriteProgram(path, proctest.ReadFile(t, "/proc/self/exe")))
 	return path
 }
 

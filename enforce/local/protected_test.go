@@ -200,10 +200,7 @@ func TestSystemMPSServersAreProtected(t *testing.T) {
 // A snapshot names a daemon by the same judgement by which it is refused.
 func TestProtectedName(t *testing.T) {
 	proctest.NeedRoot(t)
-	folder, err := os.MkdirTemp("", "protects-") // where every user may come
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	require.NoError(t, os.Chmod(folder, 0o755))
+	folder := proctest.PublicDir(t, 0o755)
 	sleep := proctest.Try(os.ReadFile("/bin/sleep")).OK(t)
 	start := func(name string, uid uint32) *snapshot.Process {
 		program := filepath.Join(folder, name)

@@ -124,9 +124,7 @@ func TestAFolderOfOthersIsNotUsed(t *testing.T) {
 func TestNoticesArePrivate(t *testing.T) {
 	proctest.NeedRoot(t)
 	const alice, bob = 60901, 60902
-	root := proctest.Try(os.MkdirTemp("/var/tmp", "genv-login-*")).OK(t) // t.TempDir is private
-	t.Cleanup(func() { _ = os.RemoveAll(root) })
-	require.NoError(t, os.Chmod(root, 0o755))
+	root := proctest.PublicDir(t, 0o755)
 	box := notify.Box{Root: root}
 	require.NoError(t, box.Keep(alice, "for alice", nil, noon))
 	file := filepath.Join(root, "notices", fmt.Sprint(alice, ".json"))

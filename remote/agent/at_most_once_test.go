@@ -371,12 +371,7 @@ func (c *conductor) finish() bool {
 // replaced, and all processes end.
 func TestPropertyEachOrderIsCarriedOutAtMostOnce(t *testing.T) {
 	t.Parallel()
-	base := "/dev/shm" // it has many files synced
-	if _, err := os.Stat(base); err != nil {
-		base = ""
-	}
-	dir := proctest.Try(os.MkdirTemp(base, "genv-once-")).OK(t)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	dir := proctest.MemoryDir(t)
 	signals, schedules := uint64(0), proctest.Cases(5_000)
 	for seed := range schedules {
 		synctest.Test(t, func(t *testing.T) {

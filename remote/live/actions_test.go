@@ -172,9 +172,7 @@ func as(uid int, path string) dial {
 
 // The group may look, and may not act, whatever the request says.
 func TestOnlyRootAndTheController(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to be another user")
-	}
+	proctest.NeedRoot(t)
 	var a asked
 	path := serveActions(t, a.do)
 	for _, folder := range []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path))} {
@@ -195,9 +193,7 @@ func TestOnlyRootAndTheController(t *testing.T) {
 
 // After sudo the person is who logged in, whatever the environment says.
 func TestTheUserWhoUsedSudo(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to log in")
-	}
+	proctest.NeedRoot(t)
 	var a asked
 	path := serveActions(t, a.do)
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `echo 60123 > /proc/self/loginuid || exit 3; exec "$0"`, os.Args[0])

@@ -32,15 +32,8 @@ func (s *sshd) key(t testing.TB, name string, options ...string) string {
 // agent runs an ssh-agent with the keys given, until the test ends.
 func (s *sshd) agent(t testing.TB, keys ...string) string {
 	t.Helper()
-	dir := proctest.Try(os.MkdirTemp("", "agent")).OK(t) // t.TempDir can be too long for a socket
-	socket := filepath.Join(dir, "s")
-	agent := exec.Command("ssh-agent", "-D", "-a", socket)
-	require.NoError(t, agent.Start())
-	t.Cleanup(func() {
-		_ = agent.Process.Kill()
-		_ = agent.Wait()
-		_ = os.RemoveAll(dir)
-	})
+	socket := filepath.Join(proctest.PublicDir(t, 0o700), "s")
+	proctest.Start(t, exec.Command("ssh-agent", "-D", "-a", socket))
 	require.Eventually(t, func() bool { // the socket is there a moment before the agent listens
 		conn, err := net.Dial("unix", socket)
 		if err == nil {

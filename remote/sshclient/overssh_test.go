@@ -31,9 +31,7 @@ type controlled struct {
 func startControlled(t *testing.T) *controlled {
 	t.Helper()
 	c := &controlled{sshd: startSSHD(t)}
-	dir := proctest.Try(os.MkdirTemp("", "cm")).OK(t) // t.TempDir can be too long for a socket
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c.conf = c.config(t, "ControlPath "+dir+"/%C-%r", "ControlMaster auto")
+	c.conf = c.config(t, "ControlPath "+proctest.PublicDir(t, 0o700)+"/%C-%r", "ControlMaster auto")
 	c.write(t, "authorized2", c.read(t, "authorized"))
 	return c
 }

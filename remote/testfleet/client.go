@@ -248,8 +248,8 @@ func carry(to, from net.Conn, lost *atomic.Bool) {
 // ServeAgent serves an agent at a socket until the test ends.
 func ServeAgent(t testing.TB, keys agent.Agent) string {
 	t.Helper()
-	dir := proctest.Try(os.MkdirTemp("", "agent")).OK(t) // t.TempDir can be too long for a socket
-	listener := proctest.Try(net.Listen("unix", filepath.Join(dir, "s"))).OK(t)
+	path := filepath.Join(proctest.PublicDir(t, 0o700), "s")
+	listener := proctest.Try(net.Listen("unix", path)).OK(t)
 	go func() {
 		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
 			go func() {
@@ -258,6 +258,6 @@ func ServeAgent(t testing.TB, keys agent.Agent) string {
 			}()
 		}
 	}()
-	t.Cleanup(func() { _ = listener.Close(); _ = os.RemoveAll(dir) })
-	return filepath.Join(dir, "s")
+	t.Cleanup(func() { _ = listener.Close() })
+	return path
 }

@@ -46,9 +46,7 @@ func TestOpenConfig(t *testing.T) {
 	group := 4000
 	owner := func(uid, gid int) func(t *testing.T) {
 		return func(t *testing.T) {
-			if os.Geteuid() != 0 {
-				t.Skip("only root can give files away")
-			}
+			proctest.NeedRoot(t) // only root can give files away
 			require.NoError(t, os.Chown(path, uid, gid))
 		}
 	}
@@ -112,9 +110,7 @@ func TestOpenConfigRefusesWhatIsNoFile(t *testing.T) {
 
 // With `sudo -E` the home is that of the user who ran sudo.
 func TestAFolderOfAnotherUserIsLeftOut(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give folders away")
-	}
+	proctest.NeedRoot(t) // only root can give folders away
 	home := t.TempDir()
 	folder := filepath.Join(home, ".config", "genv")
 	require.NoError(t, os.MkdirAll(folder, 0o755))

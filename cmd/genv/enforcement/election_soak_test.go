@@ -109,9 +109,7 @@ func soakFor(t *testing.T) time.Duration {
 func TestSoakFailOvers(t *testing.T) {
 	limit := soakFor(t)
 	e := newElectors(t, "gpu-01", "gpu-02")
-	dir := proctest.Try(os.MkdirTemp("", "genv-signals")).OK(t)
-	require.NoError(t, os.Chmod(dir, 0o711)) //nolint:gosec // users of the fleet write files in it
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := proctest.PublicDir(t, 0o711) // users of the fleet write files in it
 	const rule = "--non-env-processes"
 	leader, standby := e.startCandidate("first", rule), e.startCandidate("second", rule)
 	leader.becomes(election.Leading)

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // electors are controllers of one fleet that elect a leader by a real etcd.
@@ -42,16 +43,8 @@ func newElectors(t *testing.T, hosts ...string) *electors {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named(hosts...), Genv: genvtest.Program(t)})
 	return &electors{
 		t: t, etcd: servers.StartEtcd(t, 3), fleet: f, ssh: f.SSHConfig(), hosts: hosts, dir: t.TempDir(),
-		env: []string{"TMPDIR=" + briefTempDir(t)}, // where one that is killed leaves a folder
+		env: []string{"TMPDIR=" + proctest.PublicDir(t, 0o700)}, // where one that is killed leaves a folder
 	}
-}
-
-// briefTempDir is a folder with a name that leaves room for that of a socket.
-func briefTempDir(t *testing.T) string {
-	dir, err := os.MkdirTemp("", "s")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 // start starts a controller, and waits until it has seen the hosts.

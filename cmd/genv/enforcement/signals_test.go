@@ -209,9 +209,7 @@ func TestSIGHUP(t *testing.T) {
 
 // TestSystemdIsTold: ready, reloading, alive, stopping.
 func TestSystemdIsTold(t *testing.T) {
-	dir := proctest.Try(os.MkdirTemp("", "genv-notify")).OK(t) // a socket's path is short
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	socket := filepath.Join(dir, "s")
+	socket := filepath.Join(proctest.PublicDir(t, 0o700), "s")
 	listener := proctest.Try(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})).OK(t)
 	var told messages
 	var read sync.WaitGroup

@@ -106,7 +106,7 @@ func TestEachProcessIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	proctest.NeedRoot(t)
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
-	dir, signals := t.TempDir(), filepath.Join(openDir(t), "signals")
+	dir, signals := t.TempDir(), filepath.Join(proctest.PublicDir(t, 0o777), "signals")
 	policy := policyFile(t, "defaults: {non-env-processes: true, grace: 6s, kill: true}\n")
 	begin := func(name string, more ...string) *background {
 		return startDaemon(t, nil, append([]string{"-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "1", "--policy", policy, "--state-dir", filepath.Join(dir, name), "--audit-log", filepath.Join(dir, name+".jsonl")}, more...)...)
@@ -129,14 +129,6 @@ func TestEachProcessIsAskedOnce(t *testing.T) {
 			return err == nil && strings.Contains(string(record), "already under way: another order asked it to end ")
 		}, time.Minute, 10*time.Millisecond)
 	}
-}
-
-// openDir is a folder that every user may write.
-func openDir(t *testing.T) string {
-	dir := proctest.Try(os.MkdirTemp("/tmp", "genv-open-")).OK(t)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // that is its purpose
-	return dir
 }
 
 // A second Ctrl-C ends a controller although an order is under way. Its hosts refuse others, and not a restart.

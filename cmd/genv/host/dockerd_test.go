@@ -188,9 +188,7 @@ func requireRootlessDocker(t testing.TB) {
 func startRootlessDocker(t testing.TB, uid, firstSubuid int, flags ...string) *dockerDaemon {
 	t.Helper()
 	requireRootlessDocker(t)
-	dir := proctest.Try(os.MkdirTemp("/tmp", "genv-rootless-")).OK(t) // a socket's path is short
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755))
+	dir := proctest.PublicDir(t, 0o755)
 	d := &dockerDaemon{tb: t, files: dir, socket: "unix://" + filepath.Join(dir, "run/docker.sock")}
 	subordinate := fmt.Sprintf("rootless:%d:65536\n", firstSubuid)
 	for name, add := range map[string]string{

@@ -34,9 +34,7 @@ type ownHost struct {
 
 func newOwnHost(t *testing.T) *ownHost {
 	proctest.NeedRoot(t)
-	dir := proctest.Try(os.MkdirTemp("/tmp", "genv-host-")).OK(t) // a socket's path is short
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755))
+	dir := proctest.PublicDir(t, 0o755)
 	for name, mode := range map[string]os.FileMode{"tmp": os.ModeSticky | 0o777, "root": 0o755} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 		require.NoError(t, os.Chmod(filepath.Join(dir, name), mode))

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nss"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
@@ -221,9 +222,7 @@ func TestMayHold(t *testing.T) {
 // TestMessagesWithoutAReader: what is shown on a terminal that is not used is shown at the next login, too. The pane
 // of a detached tmux session is such a terminal.
 func TestMessagesWithoutAReader(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give terminals to users")
-	}
+	proctest.NeedRoot(t)            // only root can give terminals to users
 	const uid = snapshot.UID(60781) // no real user gets a message
 	passwd := filepath.Join(t.TempDir(), "passwd")
 	require.NoError(t, os.WriteFile(passwd, []byte("alice:x:60781:60781::/home/alice:/bin/sh\n"), 0o600))

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot/nss"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // TestAControllerThatBegins: before its first cycle it isn't said to have no exemptions.
@@ -45,9 +46,7 @@ func TestAControllerThatBegins(t *testing.T) {
 
 // TestAStateDirOfAnotherAccount: its owner is named, not that of a link to it.
 func TestAStateDirOfAnotherAccount(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	proctest.NeedRoot(t)
 	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Chown(dir, 4000, 4000))
 	require.NoError(t, os.Symlink(dir, link))

@@ -82,9 +82,7 @@ func TestUnsafeShims(t *testing.T) {
 }
 
 func TestSomebodyElsesHome(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a folder away")
-	}
+	proctest.NeedRoot(t) // only root can give a folder away
 	home := t.TempDir()
 	require.NoError(t, os.Chown(home, 12345, 12345))
 	require.ErrorIs(t, shell.EnsureShims(filepath.Join(home, ".cache/genv/shims"), program(t, t.TempDir(), "genv")), shell.ErrUnsafeShims)

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // host is a host with a register, and the time since its boot.
@@ -67,10 +68,7 @@ func TestRegister(t *testing.T) {
 // Of many orders about a process, one asks it.
 func TestManyAtATime(t *testing.T) {
 	h := newHost(t)
-	dir, err := os.MkdirTemp("/dev/shm", "genv-asked-") // where no disk makes the lock's holders slow
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	h.Path = filepath.Join(dir, "run", "asked.json")
+	h.Path = filepath.Join(proctest.MemoryDir(t), "run", "asked.json") // where no disk makes the lock's holders slow
 	var all sync.WaitGroup
 	var got atomic.Int32
 	for _, by := range []string{"a", "b", "", "d", "e"} {

@@ -177,9 +177,7 @@ func TestASharedFolder(t *testing.T) {
 }
 
 func TestAFolderOfAnotherUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can make a folder of another user")
-	}
+	proctest.NeedRoot(t) // only root can make a folder of another user
 	dir := filepath.Join(t.TempDir(), "d")
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	require.NoError(t, os.Chown(dir, 65534, 65534))
@@ -232,13 +230,8 @@ func TestFind(t *testing.T) {
 
 // TestDialSomebodyElse: a process of another user listens, as if it were the controller.
 func TestDialSomebodyElse(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can listen as another user")
-	}
-	dir, err := os.MkdirTemp("", "dial") // not below that of the test, which others may not enter
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	proctest.NeedRoot(t) // to listen as another user
+	dir := proctest.PublicDir(t, 0o777|os.ModeSticky)
 	path := filepath.Join(dir, "s")
 	listening := make(chan error)
 	go func() {

@@ -189,9 +189,7 @@ func TestUserThatOnlyNSSKnows(t *testing.T) {
 		fmt.Printf("said: %q %q %v\n", s.User, s.IdentityFiles, err)
 		return
 	}
-	if os.Getuid() != 0 {
-		t.Skip("skipped: this test needs root to run a program as another uid")
-	}
+	proctest.NeedRoot(t)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "test")
 	copyFile(t, "/proc/self/exe", program)

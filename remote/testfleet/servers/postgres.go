@@ -52,8 +52,7 @@ func StartPostgres(t testing.TB, dir string) *PostgresServer {
 	require.NoError(t, err)
 	slices.Sort(found)
 	if dir == "" {
-		dir = proctest.Try(os.MkdirTemp("", "genv-postgres-")).OK(t) // postgres can't enter t.TempDir
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		dir = proctest.PublicDir(t, 0o700)
 	}
 	s := &PostgresServer{
 		t: t, bin: filepath.Dir(found[len(found)-1]), dir: dir, account: credential(t),

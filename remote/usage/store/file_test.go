@@ -251,9 +251,7 @@ func TestModes(t *testing.T) {
 func TestAFullDisk(t *testing.T) {
 	t.Parallel()
 	servers.RequirePostgres(t)
-	disk, err := os.MkdirTemp("", "genv-disk-") // postgres can't enter t.TempDir
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(disk)) })
+	disk := proctest.PublicDir(t, 0o700)
 	if err := unix.Mount("none", disk, "tmpfs", 0, "size=256m"); err != nil {
 		t.Skipf("only root can mount a small file system: %v", err)
 	}
@@ -273,7 +271,8 @@ func TestAFullDisk(t *testing.T) {
 	require.NoError(t, add())
 	ballast := filepath.Join(disk, "ballast")
 	_ = os.WriteFile(ballast, make([]byte, 256<<20), 0o600) // as much as fits
-	for err = add(); err == nil; err = add() {
+	err := add()
+	for ; err == nil; err = add() {
 		require.Less(t, len(kept), 1000)
 	}
 	require.ErrorIs(t, err, usage.ErrFull)

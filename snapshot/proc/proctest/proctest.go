@@ -57,6 +57,26 @@ func NeedSSH(t testing.TB) {
 	}
 }
 
+// PublicDir is a new folder that other users may enter, as they may not t.TempDir. Its path has room for that of a socket.
+func PublicDir(t testing.TB, mode os.FileMode) string {
+	t.Helper()
+	dir := Try(os.MkdirTemp("/tmp", "genv-test-")).OK(t)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, mode))
+	return dir
+}
+
+// MemoryDir is a new folder in memory if possible: on a disk, tests would spend their time waiting for fsync.
+func MemoryDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "genv-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
 // WriteProgram writes a program to run. A process that another test starts then has the file open for writing until
 // its exec, and Linux runs no such program ("text file busy"): so none is started meanwhile.
 func WriteProgram(path string, content []byte) error {
@@ -113,14 +133,8 @@ func OrdinaryUser(t *testing.T) (uid snapshot.UID, program string, attr *syscall
 	if os.Getuid() != 0 {
 		return snapshot.UID(os.Getuid()), exe, attr
 	}
-	dir, err := os.MkdirTemp("", "genv-program-") // t.TempDir is below a folder that others may not enter
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755))
-	data, err := os.ReadFile(exe)
-	require.NoError(t, err)
-	program = filepath.Join(dir, filepath.Base(exe))
-	require.NoError(t, WriteProgram(program, data))
+	program = filepath.Join(PublicDir(t, 0o755), filepath.Base(exe))
+	require.NoError(t, WriteProgram(program, ReadFile(t, exe)))
 	require.NoError(t, os.Chmod(program, 0o755)) // whatever the umask is
 	attr.Credential = &syscall.Credential{Uid: uint32(OrdinaryUID), Gid: uint32(OrdinaryUID)}
 	return OrdinaryUID, program, attr

@@ -260,7 +260,7 @@ func FuzzStateFiles(f *testing.F) {
 	f.Add([]byte(`{"envs": [`))
 	proctest.ShortenQuickly(f)
 	f.Fuzz(func(t *testing.T, envs []byte) {
-		dir := memoryDir(t)
+		dir := proctest.MemoryDir(t)
 		put(t, dir, "envs.json", string(envs))
 		put(t, dir, "devices.json", `{"devices": []}`)
 		store, ctx := impatient(t, dir)
@@ -275,17 +275,6 @@ func FuzzStateFiles(f *testing.F) {
 			require.Equal(t, string(envs), proctest.ReadText(t, filepath.Join(dir, "envs.json")))
 		}
 	})
-}
-
-// memoryDir is a folder in memory where the machine has one: on a disk a case would spend its time waiting for fsync.
-func memoryDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "genv-test-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 // impatient is a Store, and a context to use it with, that reads a corrupt file

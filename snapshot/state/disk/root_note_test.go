@@ -186,15 +186,6 @@ func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {
 	}
 }
 
-// openToAll is a new folder with a mode that all users can reach.
-func openToAll(t *testing.T, mode os.FileMode) string {
-	t.Helper()
-	dir := proctest.Try(os.MkdirTemp("/tmp", "genv-open-")).OK(t)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, mode))
-	return dir
-}
-
 // clocked is a machine whose clocks a test sets, with a store of root's on it.
 type clocked struct {
 	*fakeSystem

@@ -102,7 +102,7 @@ func TestALockThatIsHeldStaysTheSame(t *testing.T) {
 	for dir := h.dir; dir != os.TempDir(); dir = filepath.Dir(dir) {
 		require.NoError(t, os.Chmod(dir, mode(t, dir)|0o111))
 	}
-	locks, elsewhere := filepath.Join(h.dir, "devices"), openToAll(t, 0o777)
+	locks, elsewhere := filepath.Join(h.dir, "devices"), proctest.PublicDir(t, 0o777)
 	lock := filepath.Join(locks, "0.lock")
 	bob := func(script string) error {
 		cmd := exec.Command("sh", "-c", script, "sh", lock, elsewhere)
