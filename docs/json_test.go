@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // part is a list of keys or values in json.md, between two comments of which the first names
@@ -28,8 +30,7 @@ var heading = regexp.MustCompile(`(?m)^#+ (.*)\n+(?:[^#<\n].*\n+)*<!--([\w/]+\.\
 // TestJSON checks that the lists in json.md are those of the types, with the comments of their
 // fields, and that each example is a document of its type. UPDATE_GOLDEN=1 writes the lists.
 func TestJSON(t *testing.T) {
-	data, err := os.ReadFile("json.md")
-	require.NoError(t, err)
+	data := proctest.ReadFile(t, "json.md")
 	s := &source{t: t, types: map[string]*declared{}, constants: map[string]string{}, sections: map[string]string{}}
 	for _, m := range heading.FindAllStringSubmatch(string(data), -1) {
 		s.sections[m[2]] = m[1]
@@ -90,8 +91,7 @@ type source struct {
 func (s *source) find(dir, name string) *declared {
 	if s.types[dir] == nil {
 		s.types[dir] = &declared{}
-		paths, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
-		require.NoError(s.t, err)
+		paths := proctest.Try(filepath.Glob(filepath.Join("..", dir, "*.go"))).OK(s.t)
 		for _, p := range paths {
 			if !strings.HasSuffix(p, "_test.go") {
 				s.read(dir, p)
@@ -102,8 +102,7 @@ func (s *source) find(dir, name string) *declared {
 }
 
 func (s *source) read(dir, file string) {
-	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-	require.NoError(s.t, err)
+	f := proctest.Try(parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)).OK(s.t)
 	of := func(name string) *declared {
 		if s.types[dir+"."+name] == nil {
 			s.types[dir+"."+name] = &declared{name: name, dir: dir}

@@ -54,7 +54,7 @@ func TestSteps(t *testing.T) {
 			if !strings.Contains(path, "/") {
 				path = "remote/controller/" + path
 			}
-			data := proctest.Try(os.ReadFile(filepath.Join("..", path))).OK(t)
+			data := proctest.ReadFile(t, filepath.Join("..", path))
 			code += string(data)
 		}
 		for _, step := range quoted.FindAllStringSubmatch(row[1], -1) {
@@ -82,7 +82,7 @@ func isFolder(path string) bool {
 
 // section is what architecture.md has below a heading.
 func section(t *testing.T, heading string) string {
-	data := proctest.Try(os.ReadFile("architecture.md")).OK(t)
+	data := proctest.ReadFile(t, "architecture.md")
 	_, after, found := strings.Cut(string(data), "\n## "+heading+"\n")
 	require.True(t, found, heading)
 	text, _, _ := strings.Cut(after, "\n## ")

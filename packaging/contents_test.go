@@ -33,7 +33,7 @@ func TestPackages(t *testing.T) {
 	for i := range sums {
 		dist[i] = t.TempDir()
 		packInto(t, dist[i], "v1.0.0", "deb rpm tar", genv)
-		text := proctest.Try(os.ReadFile(filepath.Join(dist[i], "SHA256SUMS"))).OK(t)
+		text := proctest.ReadFile(t, filepath.Join(dist[i], "SHA256SUMS"))
 		sums[i] = string(text)
 		output(t, "/bin/sh", "-c", `cd "$1" && sha256sum --check --quiet SHA256SUMS`, "sh", dist[i])
 		require.Equal(t, 3, strings.Count(sums[i], "\n"))
@@ -118,7 +118,7 @@ func TestVersionsSort(t *testing.T) {
 
 // TestExampleOfSudoers: the example allows what `genv remote install` allows.
 func TestExampleOfSudoers(t *testing.T) {
-	example := proctest.Try(os.ReadFile("examples/sudoers")).OK(t)
+	example := proctest.ReadFile(t, "examples/sudoers")
 	rules := func(text string) []string {
 		text = regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(text, "")
 		return strings.Fields(strings.ReplaceAll(text, "\\\n", ""))
@@ -137,18 +137,18 @@ func TestRelease(t *testing.T) {
 	output(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
 	first := release(t, filepath.Join(t.TempDir(), "here"), "022", key)
 	second := release(t, filepath.Join(t.TempDir(), "somewhere/else"), "077", "")
-	sums := proctest.Try(os.ReadFile(filepath.Join(first, "SHA256SUMS"))).OK(t)
-	again := proctest.Try(os.ReadFile(filepath.Join(second, "SHA256SUMS"))).OK(t)
+	sums := proctest.ReadFile(t, filepath.Join(first, "SHA256SUMS"))
+	again := proctest.ReadFile(t, filepath.Join(second, "SHA256SUMS"))
 	require.Equal(t, string(sums), string(again))
 	require.Equal(t, 4, strings.Count(string(sums), "\n"), "%s", sums)
 	require.NoFileExists(t, filepath.Join(second, "SHA256SUMS.sig"))
 
-	bill := proctest.Try(os.ReadFile(only(t, first, "genv-2.0.0-linux-*.cdx.json"))).OK(t)
+	bill := proctest.ReadFile(t, only(t, first, "genv-2.0.0-linux-*.cdx.json"))
 	require.Contains(t, string(bill), "pkg:golang/golang.org/x/crypto@")
 	require.NotContains(t, string(bill), "serialNumber")
 
 	// As docs/install.md says.
-	public := proctest.Try(os.ReadFile(key + ".pub")).OK(t)
+	public := proctest.ReadFile(t, key+".pub")
 	require.NoError(t, os.WriteFile(filepath.Join(first, "signers"), []byte("genv "+string(public)), 0o600))
 	const verify = `cd "$1" && ssh-keygen -Y verify -f signers -I genv -n genv -s SHA256SUMS.sig <SHA256SUMS && sha256sum -c --ignore-missing SHA256SUMS`
 	output(t, "/bin/sh", "-c", verify, "sh", first)

@@ -1,7 +1,6 @@
 package packaging
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -187,7 +186,7 @@ func TestUnitsAreHardened(t *testing.T) {
 
 // TestTheGuardsServiceHasNoMountsOfItsOwn: the guard's pins are in /sys/fs/bpf, which all of the machine has to see.
 func TestTheGuardsServiceHasNoMountsOfItsOwn(t *testing.T) {
-	unit := proctest.Try(os.ReadFile("systemd/genv-guard.service")).OK(t)
+	unit := proctest.ReadFile(t, "systemd/genv-guard.service")
 	require.NotRegexp(t, `(?m)^(Private\w+|Protect(System|Home|Kernel\w*|ControlGroups|Proc|Hostname)|Read(Write|Only)Paths|InaccessiblePaths|ExecPaths|NoExecPaths|BindPaths|BindReadOnlyPaths|TemporaryFileSystem|Mount\w+|Root\w+|DynamicUser|ProcSubset|RemoveIPC)=`, string(unit))
 }
 

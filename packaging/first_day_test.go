@@ -36,10 +36,8 @@ func (m *machine) byHand(user, name string, device, load int) string {
 	m.sh("id " + user + " >/dev/null 2>&1 || useradd --create-home " + user)
 	m.must("systemd-run", "--quiet", "--unit="+name, "--uid="+user, "/bin/sleep", "100000")
 	pid := m.show(name, "MainPID")
-	driver, err := gpus.Read(m.path(driverOfTests))
-	require.NoError(m.t, err)
-	number, err := strconv.Atoi(pid)
-	require.NoError(m.t, err)
+	driver := proctest.Try(gpus.Read(m.path(driverOfTests))).OK(m.t)
+	number := proctest.Try(strconv.Atoi(pid)).OK(m.t)
 	driver.Apps = append(driver.Apps, gpus.App{PID: number, Device: device, UsedMiB: new(int64(5000)), Load: &load, Name: "python"})
 	require.NoError(m.t, driver.Write(m.path(driverOfTests)))
 	return pid

@@ -72,8 +72,7 @@ func removeCgroups(t *testing.T, dir, name string) {
 func (m *machine) boot() {
 	m.t.Helper()
 	proctest.NeedPrograms(m.t, "/lib/systemd/systemd", "systemctl")
-	_, err := io.WriteString(m.stdin, "boot\n")
-	require.NoError(m.t, err)
+	proctest.Try(io.WriteString(m.stdin, "boot\n")).OK(m.t)
 	var state string
 	booted := func() bool {
 		state, _ = m.run("systemctl", "is-system-running")
@@ -131,8 +130,7 @@ func (m *machine) write(path, text string, mode os.FileMode) {
 // copyIn copies a file into the machine.
 func (m *machine) copyIn(from, to string, mode os.FileMode) {
 	m.t.Helper()
-	data, err := os.ReadFile(from)
-	require.NoError(m.t, err)
+	data := proctest.ReadFile(m.t, from)
 	m.write(to, string(data), mode)
 }
 

@@ -79,8 +79,7 @@ func (m *machine) loaded() string {
 // hasten gives a unit an interval of a second by a drop-in.
 func (m *machine) hasten(unit string) {
 	m.t.Helper()
-	text, err := os.ReadFile(m.path("/usr/lib/systemd/system/" + unit))
-	require.NoError(m.t, err)
+	text := proctest.ReadFile(m.t, m.path("/usr/lib/systemd/system/"+unit))
 	start := regexp.MustCompile(`(?m)^ExecStart=(.*\\\n)*.*$`).FindString(string(text))
 	require.NotEmpty(m.t, start)
 	m.dropIn(unit, "[Service]\nExecStart=\n"+start+" --interval 1\n")
@@ -267,8 +266,7 @@ func TestEnforceUnderSystemd(t *testing.T) {
 // example is the block of docs/several-controllers.md that begins with a line.
 func example(t *testing.T, first string) string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/several-controllers.md")
-	require.NoError(t, err)
+	text := proctest.ReadFile(t, "../docs/several-controllers.md")
 	_, rest, found := strings.Cut(string(text), "\n"+first)
 	require.True(t, found, first)
 	block, _, _ := strings.Cut(rest, "\n```\n")

@@ -1,7 +1,6 @@
 package snapshot_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,7 +49,7 @@ func TestRecordedDocumentsSurviveARoundTrip(t *testing.T) {
 		"wire/usage-snapshot-processes.json", "state/envs.json", "state/devices.json",
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := proctest.Try(os.ReadFile(filepath.Join(recorded, name))).OK(t)
+			want := proctest.ReadFile(t, filepath.Join(recorded, name))
 			require.Equal(t, strings.TrimSuffix(string(want), "\n"), string(proctest.Try(recode(filepath.Base(name), want)).OK(t)))
 		})
 	}
@@ -172,8 +171,7 @@ func TestTextIsEscapedAsPythonEscapesIt(t *testing.T) {
 
 func FuzzDecodeSnapshot(f *testing.F) {
 	for _, name := range []string{"wire/usage-snapshot-full.json"} {
-		data, err := os.ReadFile(filepath.Join(recorded, name))
-		require.NoError(f, err)
+		data := proctest.ReadFile(f, filepath.Join(recorded, name))
 		f.Add(data)
 	}
 	f.Add(document(goodProcess, goodEnv, goodDevice))
@@ -210,8 +208,7 @@ func requireStable(t *testing.T, s *snapshot.Snapshot) {
 
 func FuzzDecodeState(f *testing.F) {
 	for _, name := range []string{"state/envs.json", "state/devices.json", "wire/usage-snapshot-processes.json"} {
-		data, err := os.ReadFile(filepath.Join(recorded, name))
-		require.NoError(f, err)
+		data := proctest.ReadFile(f, filepath.Join(recorded, name))
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -3,7 +3,6 @@ package snapshot_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -153,11 +152,9 @@ func TestOddNativeValues(t *testing.T) {
 
 // FuzzDecodeNative: an accepted snapshot is the same after it is written and read again.
 func FuzzDecodeNative(f *testing.F) {
-	data, err := snapshot.EncodeNative(everything(f))
-	require.NoError(f, err)
+	data := proctest.Try(snapshot.EncodeNative(everything(f))).OK(f)
 	f.Add(data)
-	full, err := os.ReadFile(recorded + "/wire/usage-snapshot-full.json")
-	require.NoError(f, err)
+	full := proctest.ReadFile(f, recorded+"/wire/usage-snapshot-full.json")
 	f.Add(full)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := snapshot.DecodeNative(data)

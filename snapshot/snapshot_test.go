@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMemoryOfAProfile(t *testing.T) {
@@ -167,10 +168,8 @@ func TestContainersThatAHostMakesUp(t *testing.T) {
 	} {
 		s := everything(t)
 		s.Processes[0].ContainerInfo = &c
-		data, err := snapshot.EncodeNative(s)
-		require.NoError(t, err)
-		got, err := snapshot.DecodeNative(data)
-		require.NoError(t, err, name)
+		data := proctest.Try(snapshot.EncodeNative(s)).OK(t)
+		got := proctest.Try(snapshot.DecodeNative(data)).OK(t, name)
 		require.Equal(t, &snapshot.ContainerInfo{Unknown: true}, got.Processes[0].ContainerInfo, name)
 	}
 }

@@ -169,8 +169,7 @@ func TestUsersReadOnlyTheirOwnLog(t *testing.T) {
 
 // FuzzScan: whatever a log contains, what comes out are records, and whole lines are counted.
 func FuzzScan(f *testing.F) {
-	line, err := json.Marshal(audit.Record{Time: at(0), Kind: audit.KindOverLimit})
-	require.NoError(f, err)
+	line := proctest.Try(json.Marshal(audit.Record{Time: at(0), Kind: audit.KindOverLimit})).OK(f)
 	f.Add(append(line, '\n'))
 	f.Add([]byte("{\"kind\":\"held\"}\nnot json\n\n{}"))
 	f.Add([]byte(strings.Repeat("x", 100_000)))
@@ -294,7 +293,7 @@ func TestALogOfAFormerAccount(t *testing.T) {
 		noDirectory := func(context.Context, string, ...string) ([]byte, error) { return nil, errors.New("no directory") }
 		err := audit.AppendHostLog(path, nss.Passwd{File: passwd, Getent: noDirectory}, audit.Record{Time: at(0), Kind: audit.KindOutcome, UID: &uid, PID: pid})
 		require.NoError(t, err)
-		kept := proctest.Try(os.ReadFile(audit.UserLogPath(path, uid))).OK(t)
+		kept := proctest.ReadFile(t, audit.UserLogPath(path, uid))
 		return string(kept)
 	}
 	const alice, al, bob = "alice:x:60001:1::/:/bin/sh\n", "al:x:60001:1::/:/bin/sh\n", "bob:x:60001:1::/:/bin/sh\n"
@@ -306,5 +305,5 @@ func TestALogOfAFormerAccount(t *testing.T) {
 	former := proctest.Try(filepath.Glob(filepath.Join(filepath.Dir(audit.UserLogPath(path, uid)), "former-*"))).OK(t)
 	require.Len(t, former, 1)
 	require.Equal(t, os.FileMode(0o700), proctest.Try(os.Stat(former[0])).OK(t).Mode().Perm())
-	require.Contains(t, string(proctest.Try(os.ReadFile(filepath.Join(former[0], "60001.jsonl"))).OK(t)), `"pid":4`)
+	require.Contains(t, proctest.ReadText(t, filepath.Join(former[0], "60001.jsonl")), `"pid":4`)
 }

@@ -94,7 +94,7 @@ func TestCutLineIsEndedAndSkipped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	log := audit.Log{Path: path}
 	require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindOverLimit, Cycle: 1}))
-	whole := proctest.Try(os.ReadFile(path)).OK(t)
+	whole := proctest.ReadFile(t, path)
 	for cut := range len(whole) {
 		require.NoError(t, os.WriteFile(path, append(whole, whole[:cut]...), 0o600))
 		require.NoError(t, (&audit.Log{Path: path}).Append(audit.Record{Time: at(0), Kind: audit.KindOverLimit, Cycle: 2}))
@@ -125,7 +125,7 @@ func TestForeignFileIsRefused(t *testing.T) {
 		log := audit.Log{Path: path(name)}
 		require.ErrorIs(t, log.Append(audit.Record{Kind: audit.KindOverLimit}), audit.ErrNotWritten, name)
 	}
-	require.Equal(t, "precious\n", string(proctest.Try(os.ReadFile(other)).OK(t)))
+	require.Equal(t, "precious\n", proctest.ReadText(t, other))
 }
 
 func TestFullDiskLosesNoRecord(t *testing.T) {
@@ -296,7 +296,7 @@ func TestCheck(t *testing.T) {
 				require.ErrorIs(t, err, audit.ErrNotALog)
 				require.ErrorContains(t, err, path)
 			}
-			content := proctest.Try(os.ReadFile(path)).OK(t)
+			content := proctest.ReadFile(t, path)
 			require.Equal(t, tt.content, string(content))
 		})
 	}

@@ -200,8 +200,7 @@ func (c *child) endedBy(sig syscall.Signal) {
 func (c *child) pid() snapshot.PID { return snapshot.PID(c.cmd.Process.Pid) }
 
 func (c *child) stat() proc.Stat {
-	stat, err := proc.FS{}.Stat(c.pid())
-	require.NoError(c.t, err)
+	stat := proctest.Try(proc.FS{}.Stat(c.pid())).OK(c.t)
 	return stat
 }
 

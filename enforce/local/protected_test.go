@@ -201,7 +201,7 @@ func TestSystemMPSServersAreProtected(t *testing.T) {
 func TestProtectedName(t *testing.T) {
 	proctest.NeedRoot(t)
 	folder := proctest.PublicDir(t, 0o755)
-	sleep := proctest.Try(os.ReadFile("/bin/sleep")).OK(t)
+	sleep := proctest.ReadFile(t, "/bin/sleep")
 	start := func(name string, uid uint32) *snapshot.Process {
 		program := filepath.Join(folder, name)
 		require.NoError(t, proctest.WriteProgram(program+".new", sleep))

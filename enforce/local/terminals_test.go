@@ -210,7 +210,7 @@ func TestFilesAndLinksAreNotTerminals(t *testing.T) {
 	require.NoError(t, unix.Mknod(dev+"/pts/3", unix.S_IFCHR|0o620, int(unix.Mkdev(1, 3)))) // /dev/null
 	require.NoError(t, os.Chown(dev+"/pts/3", int(oneUser), 0))
 	require.Zero(t, local.Terminals{Dev: dev}.Notify(oneUser, "x"))
-	require.Equal(t, "precious", string(proctest.Try(os.ReadFile(file)).OK(t)))
+	require.Equal(t, "precious", proctest.ReadText(t, file))
 	require.Empty(t, hers.shows(t, 50*time.Millisecond))
 }
 
@@ -218,7 +218,7 @@ func TestFilesAndLinksAreNotTerminals(t *testing.T) {
 // TestAnotherUsersTmux: the terminals of a container have numbers of terminals of the host. They hide no message.
 func TestAnotherUsersTmux(t *testing.T) {
 	proctest.NeedRoot(t)
-	sleep := proctest.Try(os.ReadFile("/bin/sleep")).OK(t)
+	sleep := proctest.ReadFile(t, "/bin/sleep")
 	program := filepath.Join(t.TempDir(), "tmux: client")
 	require.NoError(t, proctest.WriteProgram(program, sleep))
 	first, second := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages)

@@ -72,8 +72,7 @@ func newScratch(t *testing.T, owned bool) *scratch {
 
 // killAll ends what the user still runs: no other test has the uid.
 func (s *scratch) killAll() {
-	pids, err := proc.FS{}.PIDs()
-	require.NoError(s.t, err)
+	pids := proctest.Try(proc.FS{}.PIDs()).OK(s.t)
 	for _, pid := range pids {
 		if uid, err := (proc.FS{}).UID(pid); err == nil && uid == s.uid && uid != 0 {
 			_ = unix.Kill(int(pid), unix.SIGKILL)
@@ -90,8 +89,7 @@ func (s *scratch) run(command string) string {
 
 // job is run for a command that prints the PID of a job, which sets a title.
 func (s *scratch) job(command string) snapshot.PID {
-	pid, err := strconv.Atoi(s.run(command))
-	require.NoError(s.t, err)
+	pid := proctest.Try(strconv.Atoi(s.run(command))).OK(s.t)
 	require.Eventually(s.t, func() bool { // until then it is a copy of its shell
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		return err == nil && (strings.Contains(string(name), envVariable) || hasTitle(snapshot.PID(pid)))

@@ -1,7 +1,6 @@
 package policy_test
 
 import (
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -291,7 +290,7 @@ func TestPoliciesOfSites(t *testing.T) {
 	paths := proctest.Try(filepath.Glob("testdata/sites/*.yaml")).OK(t)
 	require.Len(t, paths, 12)
 	for _, path := range paths {
-		data := proctest.Try(os.ReadFile(path)).OK(t)
+		data := proctest.ReadFile(t, path)
 		file := proctest.Try(policy.Parse(path, data)).OK(t)
 		require.Empty(t, warned(file, "cap", nil), path)
 		require.Empty(t, file.Ignored, path)

@@ -2,7 +2,6 @@ package policy_test
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -84,7 +83,7 @@ func TestExemptionsInJudgement(t *testing.T) {
 func TestSeveralGoroutinesAskAPolicy(t *testing.T) {
 	processors := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(processors)
-	data := proctest.Try(os.ReadFile("../../policy.example.yaml")).OK(t)
+	data := proctest.ReadFile(t, "../../policy.example.yaml")
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	cluster := fleet(600, now)
 	for i := 0; i < len(cluster.Hosts); i += 10 {
@@ -104,7 +103,7 @@ func TestSeveralGoroutinesAskAPolicy(t *testing.T) {
 
 // BenchmarkJudge runs the rules of policy.example.yaml over 10,000 hosts of 8 devices, 8 environments and 12 processes.
 func BenchmarkJudge(b *testing.B) {
-	data := proctest.Try(os.ReadFile("../../policy.example.yaml")).OK(b)
+	data := proctest.ReadFile(b, "../../policy.example.yaml")
 	file := proctest.Try(policy.Parse("policy.example.yaml", data)).OK(b)
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	cluster := fleet(10_000, now)

@@ -6,12 +6,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestRefusedMail(t *testing.T) {
 	const good = "mail:\n  smtp: mail.example.org:587\n  from: genv@example.org\n  template: \"{{.User}}@example.org\"\n"
-	_, err := policy.Parse("p.yaml", []byte(good))
-	require.NoError(t, err)
+	proctest.Try(policy.Parse("p.yaml", []byte(good))).OK(t)
 	refused(t, []bad{
 		{"empty", "mail: {}", "1:7: mail: write one of `sendmail: /usr/sbin/sendmail` and `smtp: mail.example.org:587`"},
 		{"both ways", good + "  sendmail: /usr/sbin/sendmail\n", "write one of `sendmail:"},
@@ -49,8 +49,7 @@ func TestRefusedMail(t *testing.T) {
 		"in the clear, if it is wanted": good + "  tls: none\n  allow-plaintext: true\n",
 		"by a program":                  "mail: {sendmail: /usr/sbin/sendmail, from: \"A <a@b.org>\", command: [/x]}\n",
 	} {
-		_, err := policy.Parse("p.yaml", []byte(more))
-		require.NoError(t, err, name)
+		proctest.Try(policy.Parse("p.yaml", []byte(more))).OK(t, name)
 	}
 }
 

@@ -2,7 +2,6 @@ package policy_test
 
 import (
 	"cmp"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -322,7 +321,7 @@ mail: {}
 
 func example(t testing.TB) *policy.File {
 	t.Helper()
-	data := proctest.Try(os.ReadFile(filepath.Join("..", "..", "policy.example.yaml"))).OK(t)
+	data := proctest.ReadFile(t, filepath.Join("..", "..", "policy.example.yaml"))
 	file := proctest.Try(policy.Parse("policy.example.yaml", data)).OK(t)
 	require.Empty(t, file.Ignored)
 	return file
@@ -330,8 +329,7 @@ func example(t testing.TB) *policy.File {
 
 // FuzzParse: any bytes are a policy that can be asked, or errors of one line each with a place.
 func FuzzParse(f *testing.F) {
-	data, err := os.ReadFile(filepath.Join("..", "..", "policy.example.yaml"))
-	require.NoError(f, err)
+	data := proctest.ReadFile(f, filepath.Join("..", "..", "policy.example.yaml"))
 	f.Add(string(data), "gpu-01", "bob")
 	f.Add("defaults: {idle: {after: 1h}}", "", "")
 	f.Add("timezone: UTC\nschedules: {s: [{days: sun-mon, hours: 22-6}]}\noverrides: [{when: s, set: {kill: true}}]", "a", "b")

@@ -1,7 +1,6 @@
 package policy_test
 
 import (
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -300,7 +299,7 @@ tell-users: false
 
 // TestPage checks docs/policy.md: each recipe is a whole policy, and every setting is described.
 func TestPage(t *testing.T) {
-	data := proctest.Try(os.ReadFile("../../docs/policy.md")).OK(t)
+	data := proctest.ReadFile(t, "../../docs/policy.md")
 	page := string(data)
 	recipes := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(page, -1)
 	require.Len(t, recipes, 11)

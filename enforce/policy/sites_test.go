@@ -2,7 +2,6 @@ package policy_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -167,7 +166,7 @@ const permission, weekly, teaching, members, contributors, share, debugging, fai
 // ofSite is the policy of a site, word for word, with what follows its number in further lines; or another one.
 func ofSite(t *testing.T, text string) *policy.File {
 	if number, more, _ := strings.Cut(text, "\n"); len(number) == 2 {
-		data := proctest.Try(os.ReadFile("testdata/sites/" + number + ".yaml")).OK(t)
+		data := proctest.ReadFile(t, "testdata/sites/"+number+".yaml")
 		text = string(data) + more
 	}
 	return parse(t, text)

@@ -105,7 +105,7 @@ func TestADryRunRecordsNoMail(t *testing.T) {
 	cycleOf(t.Context(), c, strict{notify: true})
 	require.Len(t, said.list, 1)
 	require.Empty(t, p.messages)
-	require.NotContains(t, string(proctest.ReadFile(t, path)), `"told"`)
+	require.NotContains(t, proctest.ReadText(t, path), `"told"`)
 }
 
 func TestMailWithoutTerminals(t *testing.T) {

@@ -147,8 +147,7 @@ type usage struct {
 }
 
 func resources(t *testing.T) usage {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // the runtime's own descriptors come with the first use of the network
-	require.NoError(t, err)
+	listener := proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(t) // the runtime's own descriptors come with the first use of the network
 	require.NoError(t, listener.Close())
 	entries := proctest.Try(os.ReadDir("/proc/self/fd")).OK(t)
 	runtime.GC()

@@ -126,7 +126,7 @@ func TestMemoryThatIsNotContinued(t *testing.T) {
 			cycleOf(t.Context(), c, strict{warn: enforce.Warn{Cycles: 3}})
 			path := filepath.Join(dir, "memory.json")
 			if tt.change != nil {
-				require.NoError(t, os.WriteFile(path, []byte(tt.change(string(proctest.ReadFile(t, path)))), 0o600))
+				require.NoError(t, os.WriteFile(path, []byte(tt.change(proctest.ReadText(t, path))), 0o600))
 			}
 			store.Now = func() time.Time { return now.Add(tt.after) }
 			memory, err := store.Load(t.Context())
@@ -162,7 +162,7 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 	round := cycleOf(t.Context(), once, policy)
 	require.Equal(t, 2, round.Plan.Findings[0].Cycles, "as the loop counts them")
 	require.Empty(t, round.Results, "which the loop would not do yet either")
-	require.Equal(t, string(before), string(proctest.ReadFile(t, filepath.Join(dir, "memory.json"))))
+	require.Equal(t, string(before), proctest.ReadText(t, filepath.Join(dir, "memory.json")))
 	require.NotEmpty(t, cycleOf(t.Context(), loop, policy).Results)
 }
 
@@ -202,7 +202,7 @@ func TestTheIDOfAController(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		require.ErrorContains(t, proctest.Try(store.ID()).Err, "controller-id", name)
-		require.Equal(t, content, string(proctest.ReadFile(t, path)), name)
+		require.Equal(t, content, proctest.ReadText(t, path), name)
 	}
 	require.NoError(t, os.Remove(path))
 	require.NotEqual(t, id, proctest.Try(store.ID()).OK(t, "it was removed for a new one"))

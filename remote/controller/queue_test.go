@@ -204,7 +204,7 @@ func TestGuardsOfAFleet(t *testing.T) {
 	requests, _ = able.taken()
 	require.Len(t, requests, 4, "it is off")
 
-	log := proctest.Try(os.ReadFile(path)).OK(t)
+	log := proctest.ReadFile(t, path)
 	for _, want := range []string{"setting the kernel guard to enforce", "turning the kernel guard off"} {
 		require.Contains(t, string(log), want)
 	}

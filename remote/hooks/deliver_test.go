@@ -69,18 +69,18 @@ func script(t *testing.T, text string) []string {
 func TestACommandGetsTheEventOnItsStdin(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	require.Empty(t, sendOnce(t, policy.Hook{Command: script(t, `{ echo "$1 $GENV_EVENT"; cat; } > `+out)}, "warn", `{"a":1}`))
-	require.Equal(t, "an argument warn\n{\"a\":1}", string(proctest.Try(os.ReadFile(out)).OK(t)))
+	require.Equal(t, "an argument warn\n{\"a\":1}", proctest.ReadText(t, out))
 }
 
 // A program that leaves something behind, which holds its output, has done its work all the same.
 func TestACommandThatLeavesAChildIsNotRunAgain(t *testing.T) {
 	dir := t.TempDir()
 	failed := sendOnce(t, policy.Hook{Command: script(t, "echo run >> "+dir+"/runs; sleep 20 & echo $! > "+dir+"/child"), Retries: 2}, "act", "x")
-	child := proctest.Try(os.ReadFile(dir + "/child")).OK(t)
+	child := proctest.ReadFile(t, dir+"/child")
 	pid := proctest.Try(strconv.Atoi(strings.TrimSpace(string(child)))).OK(t)
 	_ = syscall.Kill(pid, syscall.SIGKILL) // if it is there
 	require.Empty(t, failed)
-	require.Equal(t, "run\n", string(proctest.Try(os.ReadFile(dir+"/runs")).OK(t)))
+	require.Equal(t, "run\n", proctest.ReadText(t, dir+"/runs"))
 }
 
 func TestOnlyTheEventsThatAreWanted(t *testing.T) {

@@ -250,7 +250,7 @@ func TestExampleMatchesDemoFleet(t *testing.T) {
 
 // The comments of the example are settings too: all of them must be valid.
 func TestExampleWithEverythingUncommented(t *testing.T) {
-	text := proctest.Try(os.ReadFile(filepath.Join("..", "..", "hosts.example.yaml"))).OK(t)
+	text := proctest.ReadFile(t, filepath.Join("..", "..", "hosts.example.yaml"))
 	uncommented := regexp.MustCompile(`(?m)^# (user:|genv:|sudo:|ssh:|-)`).ReplaceAllString(string(text), "  $1")
 	f := files{"hosts.yaml": uncommented}
 	hosts := proctest.Try(inventory.Load(sel{HostFile: "hosts.yaml"}, f.open)).OK(t)

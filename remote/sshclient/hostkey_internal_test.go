@@ -138,7 +138,7 @@ func TestTheNextStepOfAChangedKey(t *testing.T) {
 			proctest.Output(t, exec.Command("sh", "-c", command))
 			var left string
 			for _, file := range files {
-				left += string(proctest.ReadFile(t, file))
+				left += proctest.ReadText(t, file)
 			}
 			require.Equal(t, tt.left, left)
 			if err := shown(t, Options{}, target, peer, right); err != nil {

@@ -114,7 +114,7 @@ func (s *sshd) file(name string) string { return filepath.Join(s.dir, name) }
 
 func (s *sshd) read(t testing.TB, name string) string {
 	t.Helper()
-	return string(proctest.ReadFile(t, s.file(name)))
+	return proctest.ReadText(t, s.file(name))
 }
 
 func (s *sshd) write(t testing.TB, name, content string) {

@@ -361,5 +361,5 @@ func TestAFullDisk(t *testing.T) {
 	require.Error(t, os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 1<<20), 0o600))
 	require.Equal(t, uint64(2), run(`"second"`))
 	require.Equal(t, uint64(3), run(`"third"`))
-	require.Equal(t, `"third"`, string(proctest.Try(os.ReadFile(filepath.Join(dir, "memory.json"))).OK(t)))
+	require.Equal(t, `"third"`, proctest.ReadText(t, filepath.Join(dir, "memory.json")))
 }

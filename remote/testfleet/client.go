@@ -107,10 +107,8 @@ func WriteKey(path string) (ssh.PublicKey, error) {
 // a folder as "cert", and its key as "key". Its names may be addresses.
 func WriteCertificate(t testing.TB, dir, commonName string, names ...string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	require.NoError(t, err)
+	private := proctest.Try(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).OK(t)
+	serial := proctest.Try(rand.Int(rand.Reader, big.NewInt(1<<62))).OK(t)
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: commonName}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
@@ -123,10 +121,8 @@ func WriteCertificate(t testing.TB, dir, commonName string, names ...string) {
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	require.NoError(t, err)
-	key, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
+	certificate := proctest.Try(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)).OK(t)
+	key := proctest.Try(x509.MarshalPKCS8PrivateKey(private)).OK(t)
 	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: certificate}, "key": {Type: "PRIVATE KEY", Bytes: key}} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
 	}
@@ -148,8 +144,7 @@ func StartCut(t testing.TB, addresses ...string) *Cut {
 	t.Helper()
 	way := &Cut{conns: make(map[net.Conn]bool)}
 	for _, address := range addresses {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
+		l := proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(t)
 		way.listeners = append(way.listeners, l)
 		way.work.Go(func() { way.serve(l, address) })
 	}

@@ -44,7 +44,7 @@ func TestAJobIsOnItsDevicesWhileItRuns(t *testing.T) {
 	require.Equal(t, "0 MiB\n5000 MiB\n0 MiB\n0 MiB\n", smi(t, m, "--query-gpu=memory.used", "--format=csv,noheader"))
 	environ := proctest.ReadFile(t, "/proc/"+pid+"/environ")
 	require.Contains(t, strings.Split(string(environ), "\x00"), "GENV_ENVIRONMENT_ID=4242")
-	require.Equal(t, "train.py\x00600\x00", string(proctest.ReadFile(t, "/proc/"+pid+"/cmdline")))
+	require.Equal(t, "train.py\x00600\x00", proctest.ReadText(t, "/proc/"+pid+"/cmdline"))
 	require.True(t, job.Running())
 	require.Zero(t, job.EndedBy())
 

@@ -41,7 +41,7 @@ func golden(t *testing.T, name string, m *Model) {
 		require.NoError(t, os.MkdirAll("testdata", 0o777))
 		require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o666))
 	}
-	want := proctest.Try(os.ReadFile(file)).OK(t)
+	want := proctest.ReadFile(t, file)
 	require.Equal(t, string(want), b.String())
 }
 
@@ -61,7 +61,7 @@ func TestPicture(t *testing.T) {
 	for _, c := range gpuColumns() {
 		names = append(names, c.Name)
 	}
-	data := proctest.Try(os.ReadFile("../../docs/images/columns.txt")).OK(t)
+	data := proctest.ReadFile(t, "../../docs/images/columns.txt")
 	require.Contains(t, strings.Join(strings.Fields(string(data)), " "), strings.Join(names, " "))
 }
 

@@ -76,13 +76,13 @@ func TestAFullDisk(t *testing.T) {
 func TestADamagedDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), store.FileName)
 	require.NoError(t, proctest.Try(opening(path)()).OK(t).Close())
-	damaged := proctest.Try(os.ReadFile(path)).OK(t)
+	damaged := proctest.ReadFile(t, path)
 	copy(damaged, bytes.Repeat([]byte("damaged "), 512))
 	require.NoError(t, os.WriteFile(path, damaged, 0o600))
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, opening(path), 0)
 		r.cyclesSay(30, usage.ErrDamaged.Error())
-		require.Equal(t, damaged, proctest.Try(os.ReadFile(path)).OK(t))
+		require.Equal(t, damaged, proctest.ReadFile(t, path))
 		require.NoError(t, os.Rename(path, path+".aside"))
 		r.cyclesSay(20, usage.ErrDamaged.Error(), "nothing is missing")
 		r.Close()

@@ -143,7 +143,7 @@ func TestBrowserReport(t *testing.T) {
 
 // TestAccessibility: the rules that can be checked, in both themes, on a phone and a screen.
 func TestAccessibility(t *testing.T) {
-	audit := proctest.Try(os.ReadFile("testdata/audit.js")).OK(t)
+	audit := proctest.ReadFile(t, "testdata/audit.js")
 	b := startChromium(t)
 	var wrong []string
 	bad := `<p style="color:%23999">pale</p><img src="x"><input><table><thead><tr><th>x</thead><tbody><tr><td><td></table><h3>3</h3><a href="x"></a><div style="width:9999px">wide</div>`
@@ -228,7 +228,7 @@ func luminance(t *testing.T, colour string) float64 {
 
 // TestContrast: texts on what they are on, in both themes.
 func TestContrast(t *testing.T) {
-	content := proctest.Try(os.ReadFile("static/style.css")).OK(t)
+	content := proctest.ReadFile(t, "static/style.css")
 	light, rest, found := strings.Cut(string(content), "@media (prefers-color-scheme: dark)")
 	require.True(t, found)
 	dark, _, _ := strings.Cut(rest, "*, *::before")

@@ -247,7 +247,7 @@ func TestChart(t *testing.T) {
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		require.NoError(t, os.WriteFile(golden, []byte(svg), 0o600))
 	}
-	want := proctest.Try(os.ReadFile(golden)).OK(t)
+	want := proctest.ReadFile(t, golden)
 	require.Equal(t, string(want), svg)
 	presentAll(t, file, "the table",
 		"<tr><th scope=\"row\">2026-10-30</th><td class=\"n\">18.0<small>6.0 idle</small></td><td class=\"n\">12.0</td><td class=\"n\">0.0</td></tr>",

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -32,7 +31,7 @@ func TestPicture(t *testing.T) {
 	for _, m := range regexp.MustCompile(`<th scope="col"[^>]*>([^<]*)`).FindAllStringSubmatch(pageOf(t, newFleet(4, 6).handler(), "/"), -1) {
 		names = append(names, m[1])
 	}
-	columns := proctest.Try(os.ReadFile("../../docs/images/columns.txt")).OK(t)
+	columns := proctest.ReadFile(t, "../../docs/images/columns.txt")
 	require.Equal(t, strings.Split(string(columns), "\n")[0], strings.Join(names, "|"))
 }
 

@@ -184,8 +184,7 @@ func FuzzAnswer(f *testing.F) {
 	}
 	root := f.TempDir()
 	require.NoError(f, os.Mkdir(filepath.Join(root, "run"), 0o755))
-	listener, err := net.Listen("unix", filepath.Join(root, "run/docker.sock"))
-	require.NoError(f, err)
+	listener := proctest.Try(net.Listen("unix", filepath.Join(root, "run/docker.sock"))).OK(f)
 	f.Cleanup(func() { _ = listener.Close() })
 	f.Fuzz(func(t *testing.T, data []byte) {
 		done := make(chan struct{})

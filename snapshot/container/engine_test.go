@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // daemon is an engine with Docker's API on a real socket.
@@ -34,8 +35,7 @@ func (h *host) withDaemon() *daemon {
 	root := h.t.TempDir()
 	require.NoError(h.t, os.Chmod(root, 0o755))
 	require.NoError(h.t, os.Mkdir(filepath.Join(root, "run"), 0o755))
-	listener, err := net.Listen("unix", filepath.Join(root, "run/docker.sock"))
-	require.NoError(h.t, err)
+	listener := proctest.Try(net.Listen("unix", filepath.Join(root, "run/docker.sock"))).OK(h.t)
 	d := &daemon{inits: map[string]int{}, names: map[string]string{}}
 	server := &http.Server{Handler: d, ReadHeaderTimeout: time.Minute}
 	done := make(chan struct{})
@@ -207,8 +207,7 @@ func TestTextsOfAnEngine(t *testing.T) {
 		_, _ = w.Write([]byte(`{"Id":"` + id + `","Name":"/a\nb\u001b[31m\u202e\ud800","Config":{"Image":"i\r\n:\u0000\u009b",` +
 			`"Labels":{"good":"yes","a\nb":"x","x":"\u001b[2J"}}}`))
 	})
-	got, err := container.Engines{Root: root}.Inspect(t.Context(), docker())
-	require.NoError(t, err)
+	got := proctest.Try(container.Engines{Root: root}.Inspect(t.Context(), docker())).OK(t)
 	require.NoError(t, snapshot.CheckText("name", got.Name), "%q", got.Name)
 	require.NoError(t, snapshot.CheckText("image", got.Image), "%q", got.Image)
 	labels, cut := snapshot.BoundedLabels(got.Labels)

@@ -232,7 +232,7 @@ func TestASetUIDProgram(t *testing.T) {
 	proctest.NeedRoot(t)
 	const environ = "GENV_ENVIRONMENT_ID=2020"
 	owned := func(by int) string {
-		data := proctest.Try(os.ReadFile(program)).OK(t)
+		data := proctest.ReadFile(t, program)
 		path := fmt.Sprintf("%s-%d", program, by)
 		require.NoError(t, proctest.WriteProgram(path, data))
 		require.NoError(t, os.Chown(path, by, by))

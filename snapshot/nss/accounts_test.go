@@ -176,7 +176,7 @@ func TestAnAccountThatIsNowhere(t *testing.T) {
 	}
 	dir := t.TempDir()
 	program := filepath.Join(dir, "test")
-	require.NoError(t, proctest.WriteProgram(program, proctest.Try(os.ReadFile("/proc/self/exe")).OK(t)))
+	require.NoError(t, proctest.WriteProgram(program, proctest.ReadFile(t, "/proc/self/exe")))
 	for folder := dir; folder != os.TempDir() && len(folder) > 1; folder = filepath.Dir(folder) {
 		require.NoError(t, os.Chmod(folder, 0o755))
 	}

@@ -302,7 +302,7 @@ func TestGroupsWhileADirectoryFails(t *testing.T) {
 	for i, want := range []string{"true", "true", "false", "false", "false", "false"} { // whether carol is a member
 		switch i {
 		case 1:
-			writeExtra(t, "group", strings.Replace(string(proctest.ReadFile(t, extrausers+"/group")), "somebody,carol@lab", "somebody", 1))
+			writeExtra(t, "group", strings.Replace(proctest.ReadText(t, extrausers+"/group"), "somebody,carol@lab", "somebody", 1))
 		case 3:
 			writeExtra(t, "group", "")
 		case 5:

@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // runVariable makes the test binary run this program, with lockVariable as its lock file.
@@ -29,8 +29,7 @@ func TestMain(m *testing.M) {
 // constructed is an output from testdata/constructed.
 func constructed(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata/constructed", name))
-	require.NoError(t, err)
+	data := proctest.ReadFile(t, filepath.Join("testdata/constructed", name))
 	return data
 }
 

@@ -169,7 +169,7 @@ func TestManySubordinateUIDs(t *testing.T) {
 	for i := range snapshot.UID(1000) {
 		require.EqualValues(t, 1001, proctest.Try(accounts.Wait(t.Context(), 100600+i)).OK(t))
 	}
-	require.Less(t, len(proctest.Try(os.ReadFile(calls)).OK(t)), 20)
+	require.Less(t, len(proctest.ReadFile(t, calls)), 20)
 }
 
 func TestSubuidChanges(t *testing.T) {

@@ -111,7 +111,7 @@ func TestAHelperThatDoesNotEnd(t *testing.T) {
 	}}}
 	t.Cleanup(fs.Reader.Close)
 	helpers := func() (pids []string) {
-		data := proctest.Try(os.ReadFile(children)).OK(t)
+		data := proctest.ReadFile(t, children)
 		return strings.Fields(string(data))
 	}
 	end := func(pid string) {

@@ -2,7 +2,6 @@ package state_test
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -53,7 +52,7 @@ func TestOlderFilesAreConverted(t *testing.T) {
 func TestWhatIsWrittenIsTheFormOf143(t *testing.T) {
 	for _, name := range []string{"envs.json", "devices.json"} {
 		file := map[string]state.File{"envs.json": state.Envs, "devices.json": state.Devices}[name]
-		recorded := proctest.Try(os.ReadFile("../testdata/genv-1.4.3/state/" + name)).OK(t)
+		recorded := proctest.ReadFile(t, "../testdata/genv-1.4.3/state/"+name)
 		for _, data := range [][]byte{recorded, older(t, file, recorded)} {
 			var files state.Files
 			require.NoError(t, files.Decode(file, data), "%s", data)
@@ -171,8 +170,8 @@ func TestManyOlderEnvironments(t *testing.T) {
 // FuzzFiles lets any two files be the state. If they are read at all, whatever is done to the state files can be
 // written and read again, and no device is given away twice.
 func FuzzFiles(f *testing.F) {
-	envs := proctest.Try(os.ReadFile("../testdata/genv-1.4.3/state/envs.json")).OK(f)
-	devices := proctest.Try(os.ReadFile("../testdata/genv-1.4.3/state/devices.json")).OK(f)
+	envs := proctest.ReadFile(f, "../testdata/genv-1.4.3/state/envs.json")
+	devices := proctest.ReadFile(f, "../testdata/genv-1.4.3/state/devices.json")
 	f.Add(envs, devices, "9", 2, 0, "4g", int32(77))
 	f.Add([]byte(`{"envs": [`+one+`]}`), []byte(`{"devices": []}`), "1", 0, 3, "", int32(1))
 	f.Add([]byte(`{"envs": []}`), []byte(`{"devices": [{"index": 1, "total_memory": "1g", "attachments": []}]}`), "\x00", -1, -1, "1gi", int32(-5))

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func app() *cli.App {
@@ -60,8 +61,7 @@ func TestArrange(t *testing.T) {
 		"remote nothing --ho a":                             "remote --host a nothing",
 		"remote --in 3 enforce --host a -H b":               "remote enforce --interval 3 --host a -H b",
 	} {
-		got, err := command.Arrange(app(), strings.Fields("genv "+line))
-		require.NoError(t, err, line)
+		got := proctest.Try(command.Arrange(app(), strings.Fields("genv "+line))).OK(t, line)
 		require.Equal(t, strings.Fields("genv "+want), got, line)
 	}
 }
@@ -86,8 +86,7 @@ func FuzzArrange(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := command.Arrange(app(), got)
-		require.NoError(t, err)
+		again := proctest.Try(command.Arrange(app(), got)).OK(t)
 		require.Equal(t, got, again, "what was arranged stays as it is")
 	})
 }

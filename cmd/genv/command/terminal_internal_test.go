@@ -95,14 +95,12 @@ func (c *console) await(text string) {
 }
 
 func (c *console) press(keys string) {
-	_, err := c.keys.WriteString(keys)
-	require.NoError(c.t, err)
+	proctest.Try(c.keys.WriteString(keys)).OK(c.t)
 }
 
 // echoes says whether the terminal is one as a shell has it, not one for a full screen.
 func (c *console) echoes() bool {
-	settings, err := unix.IoctlGetTermios(int(c.keys.Fd()), unix.TCGETS)
-	require.NoError(c.t, err)
+	settings := proctest.Try(unix.IoctlGetTermios(int(c.keys.Fd()), unix.TCGETS)).OK(c.t)
 	return settings.Lflag&(unix.ECHO|unix.ICANON|unix.ISIG) == unix.ECHO|unix.ICANON|unix.ISIG && settings.Oflag&unix.OPOST != 0
 }
 
@@ -247,8 +245,7 @@ func TestWhatElseComesToATerminal(t *testing.T) {
 
 // echoing says whether the terminal shows what is typed.
 func (c *console) echoing() bool {
-	settings, err := unix.IoctlGetTermios(int(c.keys.Fd()), unix.TCGETS)
-	require.NoError(c.t, err)
+	settings := proctest.Try(unix.IoctlGetTermios(int(c.keys.Fd()), unix.TCGETS)).OK(c.t)
 	return settings.Lflag&unix.ECHO != 0
 }
 

@@ -248,7 +248,7 @@ func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
 	l.configure(Options{Policy: policy.Default(), Progress: &render.Progress{}})
 	require.Less(t, time.Since(begun), hooksTimeout, "the end does not wait for it")
 	l.close()
-	require.Equal(t, "told\ntold\n", string(proctest.ReadFile(t, dir+"/out")))
+	require.Equal(t, "told\ntold\n", proctest.ReadText(t, dir+"/out"))
 }
 
 // A slow cycle, or a long wait, isn't a loop that hangs. After a cycle was judged it only has to be shown.

@@ -342,6 +342,6 @@ func TestADayOfALoop(t *testing.T) {
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
-	require.Equal(t, string(proctest.ReadFile(t, golden)), got)
+	require.Equal(t, proctest.ReadText(t, golden), got)
 	require.LessOrEqual(t, strings.Count(got, "\n"), 150, "it takes a minute to read")
 }

@@ -149,7 +149,7 @@ func Decode[T any](t *testing.T, r Result) (document T) {
 // Read is the content of a file.
 func Read(t testing.TB, path string) string {
 	t.Helper()
-	return string(proctest.ReadFile(t, path))
+	return proctest.ReadText(t, path)
 }
 
 // Devices are those of a host, as its state files have them.

@@ -94,7 +94,7 @@ func TestWidths(t *testing.T) {
 		if os.Getenv("GENV_GOLDEN") != "" {
 			require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 		}
-		require.Equal(t, string(proctest.ReadFile(t, file)), got, "width %d", width)
+		require.Equal(t, proctest.ReadText(t, file), got, "width %d", width)
 	}
 }
 

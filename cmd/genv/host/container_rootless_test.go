@@ -93,7 +93,7 @@ func TestARootlessContainerIsJudgedByItsUser(t *testing.T) {
 	require.Contains(t, ended, found+"\nTerminating process")
 	require.False(t, h.Runs("outside"), ended)
 	require.True(t, h.Runs("kept"), ended)
-	require.Contains(t, string(proctest.ReadFile(t, filepath.Join(h.dir, "log/audit.jsonl"))), fmt.Sprintf(`"uid":%d`, rootlessUser))
+	require.Contains(t, proctest.ReadText(t, filepath.Join(h.dir, "log/audit.jsonl")), fmt.Sprintf(`"uid":%d`, rootlessUser))
 	h.claimsAnother(outsiders, capOf1)
 	require.True(t, h.Runs("kept"))
 }
@@ -234,7 +234,7 @@ func (h *judgedHost) executesIn(container string) {
 	h.t.Helper()
 	h.Docker("exec", "--detach", container, "sleep", "2000000")
 	executed := h.pidIn(container, "sleep 2000000")
-	require.NotContains(h.t, string(proctest.ReadFile(h.t, fmt.Sprintf("/proc/%d/environ", executed))), "GENV_ENVIRONMENT_ID=")
+	require.NotContains(h.t, proctest.ReadText(h.t, fmt.Sprintf("/proc/%d/environ", executed)), "GENV_ENVIRONMENT_ID=")
 	h.uses(executed, 0)
 	require.NotContains(h.t, h.enforce("defaults: {env-devices: true, non-env-processes: true, warn: {cycles: 3}}\n"), "started by", "it keeps the rules")
 	h.uses(executed, 2)

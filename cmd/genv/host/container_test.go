@@ -122,7 +122,7 @@ func TestContainerWithoutAnEnvironment(t *testing.T) {
 	ended := h.enforce("exempt: {users: [root], uids: [0], containers: [{name: other}, {label: team=nlp}, {name: web, label: other=vision}]}\n" + outsideOnly)
 	require.False(t, h.Runs(id), "%s%s", ended.Out, ended.Err)
 	require.Contains(t, ended.Out+ended.Err, "container web (lab/train:1)")
-	require.Contains(t, string(proctest.ReadFile(t, h.AuditLog())), "its container was stopped: container web (lab/train:1)")
+	require.Contains(t, proctest.ReadText(t, h.AuditLog()), "its container was stopped: container web (lab/train:1)")
 }
 
 type gpusProcess struct{ Processes []containerProcess }

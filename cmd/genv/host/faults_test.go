@@ -44,7 +44,7 @@ func (h *ownHost) serveWithFault(fault string, nth int, path string) {
 
 // faults is how many calls have failed so.
 func (h *ownHost) faults() int {
-	return strings.Count(string(proctest.ReadFile(h.t, filepath.Join(h.dir, "faults"))), "(INJECTED)")
+	return strings.Count(proctest.ReadText(h.t, filepath.Join(h.dir, "faults")), "(INJECTED)")
 }
 
 func (h *ownHost) servicePID() int {
@@ -173,7 +173,7 @@ func TestTheServiceOnAFullDisk(t *testing.T) {
 			require.Contains(t, text, "no space left on device")
 		}
 		require.Contains(t, h.must(alice, "envs"), "before")
-		require.Equal(t, string(state), string(proctest.ReadFile(t, filepath.Join(disk, "envs.json"))))
+		require.Equal(t, string(state), proctest.ReadText(t, filepath.Join(disk, "envs.json")))
 		require.NoError(t, service.Process.Kill())
 		_ = service.Wait()
 		service = h.serve()

@@ -148,7 +148,7 @@ func TestWebWithTLS(t *testing.T) {
 	l := open(t, "--web", "127.0.0.1:0", "--web-config", dir+"/both", "--web-names", "self")
 	require.Regexp(t, `^https://127\.0\.0\.1:\d+/$`, l.Addresses[0])
 	roots := x509.NewCertPool()
-	require.True(t, roots.AppendCertsFromPEM(proctest.Try(os.ReadFile(dir+"/cert")).OK(t)))
+	require.True(t, roots.AppendCertsFromPEM(proctest.ReadFile(t, dir+"/cert")))
 	// It asks for HTTP/2 also where the test was built without it.
 	offer := &tls.Config{RootCAs: roots, NextProtos: []string{"h2", "http/1.1"}}
 	transport := &http.Transport{TLSClientConfig: offer, ForceAttemptHTTP2: true}
@@ -224,8 +224,8 @@ func TestWebThatCannotBeServed(t *testing.T) {
 // TestMetricsWithTLS: Prometheus needs what the file demands, as a real client shows it.
 func TestMetricsWithTLS(t *testing.T) {
 	dir := accessFiles(t)
-	both := proctest.Try(os.ReadFile(dir + "/clients")).OK(t)
-	users := proctest.Try(os.ReadFile(dir + "/users")).OK(t)
+	both := proctest.ReadFile(t, dir+"/clients")
+	users := proctest.ReadFile(t, dir+"/users")
 	require.NoError(t, os.WriteFile(dir+"/all", append(both, users...), 0o600))
 	for file, needs := range map[string][]string{
 		"users": {"--user", "alice:password"}, "tls": {"--cacert", dir + "/cert"},
@@ -324,7 +324,7 @@ func TestGuessing(t *testing.T) {
 // TestExampleOfWebConfig: Prometheus accepts our example, and so does genv.
 func TestExampleOfWebConfig(t *testing.T) {
 	dir := accessFiles(t)
-	example := proctest.Try(os.ReadFile("../../../docs/monitoring/web-config.yml")).OK(t)
+	example := proctest.ReadFile(t, "../../../docs/monitoring/web-config.yml")
 	text := strings.NewReplacer("# client_", "client_").Replace(string(example)) // with what it only suggests
 	for _, name := range regexp.MustCompile(`[\w.-]+\.(pem|key)`).FindAllString(text, -1) {
 		from := "cert"

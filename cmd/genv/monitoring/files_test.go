@@ -26,7 +26,7 @@ func in(dir string) ExportConfig {
 }
 
 func read(t *testing.T, path string) string {
-	text := proctest.Try(os.ReadFile(path)).OK(t)
+	text := proctest.ReadFile(t, path)
 	return string(text)
 }
 

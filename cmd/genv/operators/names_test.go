@@ -39,8 +39,7 @@ func TestAControllerThatBegins(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		feed.Consume(&controller.Round{Number: 1, Ended: true, Exemptions: policy.ExemptionList{{Reason: "paper"}}}, nil)
 	}()
-	state, err := at.state(t.Context())
-	require.NoError(t, err)
+	state := proctest.Try(at.state(t.Context())).OK(t)
 	require.Len(t, state.Exemptions, 1, "it was waited for")
 }
 

@@ -170,6 +170,6 @@ func TestDatedLog(t *testing.T) {
 			stream = fmt.Sprintf(stream, st.Dev, st.Ino)
 		}
 		proctest.Try(fmt.Fprintln(DatedLog(f, at, func(string) string { return stream }), "line")).OK(t)
-		require.Equal(t, want, string(proctest.ReadFile(t, f.Name())))
+		require.Equal(t, want, proctest.ReadText(t, f.Name()))
 	}
 }

@@ -103,7 +103,7 @@ func TestADamagedDatabase(t *testing.T) {
 	s := proctest.Try(store.OpenToRead(t.Context(), path, k.options)).OK(t)
 	require.Equal(t, now().Unix(), proctest.Try(s.Mark(t.Context())).OK(t).Until)
 	require.NoError(t, s.Close())
-	require.Equal(t, damaged, proctest.Try(os.ReadFile(path+".damaged-20261120-123000")).OK(t))
+	require.Equal(t, damaged, proctest.ReadFile(t, path+".damaged-20261120-123000"))
 	require.Contains(t, log.String(), "was moved to "+path+".damaged-20261120-123000, and a new one begins")
 }
 

@@ -101,8 +101,7 @@ func (s *session) run(script string, options ...string) result {
 
 func (s *session) initFile() string {
 	s.t.Helper()
-	exe, err := os.Executable()
-	require.NoError(s.t, err)
+	exe := proctest.Try(os.Executable()).OK(s.t)
 	code, err := shell.Init(shell.InitOptions{
 		Kind: s.kind, Exe: exe, Shims: "/opt/it's a folder/shims", Preactivate: shell.PreactivationFrom(s.getenv),
 	})

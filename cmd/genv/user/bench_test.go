@@ -177,7 +177,7 @@ func reportCPU(b *testing.B, own, children time.Duration) {
 // the kernel's unit: USER_HZ is 100 on every Linux that Go runs on.
 func processorTimes(b *testing.B, pid int) (own, children time.Duration) {
 	b.Helper()
-	_, rest, _ := strings.Cut(string(proctest.ReadFile(b, fmt.Sprintf("/proc/%d/stat", pid))), ") ")
+	_, rest, _ := strings.Cut(proctest.ReadText(b, fmt.Sprintf("/proc/%d/stat", pid)), ") ")
 	fields := strings.Fields(rest) // the first is field 3 of proc(5)
 	ticks := func(number int) time.Duration {
 		n := proctest.Try(strconv.Atoi(fields[number-3])).OK(b)

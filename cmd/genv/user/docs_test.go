@@ -31,7 +31,7 @@ func documents(t *testing.T) map[string]string {
 	paths := proctest.Try(filepath.Glob(root + "/docs/*.md")).OK(t)
 	all := map[string]string{}
 	for _, path := range append(paths, root+"/README.md") {
-		all[path] = string(proctest.ReadFile(t, path))
+		all[path] = proctest.ReadText(t, path)
 	}
 	return all
 }
@@ -230,7 +230,7 @@ func readYAML(t *testing.T, s snippet) {
 func TestExampleFiles(t *testing.T) {
 	setting := regexp.MustCompile(`(?m)^#(\w|  )`)
 	for _, path := range []string{"policy.example.yaml", "hosts.example.yaml", "config.example.yaml", "packaging/policy.yaml"} {
-		text := string(proctest.ReadFile(t, filepath.Join(root, path)))
+		text := proctest.ReadText(t, filepath.Join(root, path))
 		name, _, _ := strings.Cut(filepath.Base(path), ".")
 		if name == "config" {
 			text = setting.ReplaceAllString(text, "$1")

@@ -86,7 +86,7 @@ func TestAnEnvironmentOnAGuardedHost(t *testing.T) {
 		require.Contains(t, list.Out, "; the state of 6 is unknown")
 		require.Contains(t, list.Err, "a guard hides GPUs 0,1,3,4,6,7 from this user")
 		alice.run("genv", "usage", "snapshot", "--type", "devices").OK(t)
-		require.Equal(t, string(before), string(proctest.ReadFile(t, filepath.Join(s.state, "devices.json"))), "no device has vanished")
+		require.Equal(t, string(before), proctest.ReadText(t, filepath.Join(s.state, "devices.json")), "no device has vanished")
 	})
 }
 

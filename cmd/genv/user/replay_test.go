@@ -130,7 +130,7 @@ func TestReplayLocal(t *testing.T) {
 		{EID: "1667", UID: 1001, Username: "alice", Creation: genvtest.Date(t, "20/11/2026 21:10:32"), Config: snapshot.EnvConfig{Name: "my-env", GPUs: new(2)}, PIDs: []snapshot.PID{25936, 25937}},
 		{EID: "2020", UID: 1002, Username: "bob", Creation: genvtest.Date(t, "20/11/2026 21:10:32"), Config: snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g")}, PIDs: []snapshot.PID{25938}},
 	}
-	replayLocal(t, steps[:begin], first, string(proctest.ReadFile(t, "../../../snapshot/testdata/genv-1.4.3/state/devices.json")))
+	replayLocal(t, steps[:begin], first, proctest.ReadText(t, "../../../snapshot/testdata/genv-1.4.3/state/devices.json"))
 
 	second := []snapshot.Environment{{
 		EID: "1667", UID: 1001, Username: "alice", Creation: genvtest.Date(t, "20/11/2026 21:32:01"), PIDs: []snapshot.PID{23215, 23216},

@@ -108,7 +108,7 @@ func TestRay(t *testing.T) {
 	if err := exec.Command(python, "--version").Run(); err != nil {
 		t.Skip("python3 is not installed: ", err)
 	}
-	_, rest, found := strings.Cut(string(proctest.ReadFile(t, "../../../docs/ray.md")), "```python\n")
+	_, rest, found := strings.Cut(proctest.ReadText(t, "../../../docs/ray.md"), "```python\n")
 	require.True(t, found)
 	program, _, found := strings.Cut(rest, "```")
 	require.True(t, found)

@@ -60,7 +60,7 @@ func TestManyPeopleWait(t *testing.T) {
 		r := <-results
 		require.Zero(t, r.Code, r)
 	}
-	lines := strings.Fields(string(proctest.ReadFile(t, s.path("jobs/log"))))
+	lines := strings.Fields(proctest.ReadText(t, s.path("jobs/log")))
 	require.Len(t, lines, 40, "%v", lines)
 	ahead := map[string]int{}
 	for at, line := range lines[:34] {

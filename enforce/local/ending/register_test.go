@@ -96,8 +96,7 @@ func TestTheListIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, end(processes))
 	size := func() int64 {
-		info, err := os.Stat(h.Path)
-		require.NoError(t, err)
+		info := proctest.Try(os.Stat(h.Path)).OK(t)
 		require.EqualValues(t, 0o600, info.Mode())
 		return info.Size()
 	}

@@ -358,8 +358,8 @@ func TestSendmail(t *testing.T) {
 				return
 			}
 			require.NoError(t, o.results[0].Err)
-			require.Equal(t, "-i -f genv@example.org alice@example.org\n", string(proctest.Try(os.ReadFile(program+".args")).OK(t)))
-			data := proctest.Try(os.ReadFile(program + ".mail")).OK(t)
+			require.Equal(t, "-i -f genv@example.org alice@example.org\n", proctest.ReadText(t, program+".args"))
+			data := proctest.ReadFile(t, program+".mail")
 			if name == "it takes the mail" {
 				require.NotContains(t, string(data), "\r")
 				_, body := decoded(t, string(data))

@@ -35,7 +35,7 @@ func TestFile(t *testing.T) {
 	require.Error(t, f.Admit(request(election, 1, "a")))
 	require.Error(t, f.Admit(nil))
 	require.NoError(t, f.Admit(request(election, 2, "b")))
-	require.Equal(t, string(written), string(proctest.ReadFile(t, f.Path)))
+	require.Equal(t, string(written), proctest.ReadText(t, f.Path))
 	require.NoError(t, f.Admit(request(election, 3, "a")), "another one reads it from the disk")
 	require.Error(t, f.Admit(request(election, 2, "b")))
 	require.Error(t, f.Admit(taking(request(run, 1, "c"))), "it gets no lease, so the one before could come back")
@@ -75,7 +75,7 @@ func TestHold(t *testing.T) {
 	admitted := make(chan error)
 	go func() { admitted <- f.Admit(request(folder, 2, "a")) }()
 	again()
-	require.Contains(t, string(proctest.ReadFile(t, f.Path)), `"epoch":1`)
+	require.Contains(t, proctest.ReadText(t, f.Path), `"epoch":1`)
 	release()
 	require.NoError(t, <-admitted)
 	var refused *fence.RefusedError

@@ -253,8 +253,7 @@ func TestWhyAMemberDoesntAnswer(t *testing.T) {
 	otherName.ServerName = "etcd-1"
 	later := files.Config(t)
 	later.Time = func() time.Time { return time.Now().Add(48 * time.Hour) }
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // it takes connections, and says nothing
-	require.NoError(t, err)
+	silent := proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(t) // it takes connections, and says nothing
 	defer silent.Close()
 	for name, row := range map[string]struct {
 		endpoint string

@@ -163,7 +163,7 @@ func TestWhatIsLeftAlone(t *testing.T) {
 			after, _ := os.Lstat(path)
 			require.Equal(t, before != nil, after != nil)
 			require.True(t, before == nil || os.SameFile(before, after))
-			require.Equal(t, "precious", string(proctest.Try(os.ReadFile(elsewhere)).OK(t)))
+			require.Equal(t, "precious", proctest.ReadText(t, elsewhere))
 		})
 	}
 }

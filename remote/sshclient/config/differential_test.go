@@ -96,8 +96,7 @@ func TestLeftToSSH(t *testing.T) {
 			requirePlace(t, err, file, tt.line)
 			require.ErrorContains(t, err, "install the OpenSSH client")
 
-			s, err := resolve(t, config.ResolverOptions{File: file})
-			require.NoError(t, err)
+			s := proctest.Try(resolve(t, config.ResolverOptions{File: file})).OK(t)
 			require.Equal(t, tt.want, fmt.Sprintf("%s@%s:%d", s.User, s.HostName, s.Port))
 		})
 	}

@@ -252,7 +252,7 @@ func write(t testing.TB, content string) string {
 // bySSH resolves a query by ssh alone, which a Match line is left to.
 func bySSH(t testing.TB, file string, q config.Lookup) (config.HostConfig, error) {
 	t.Helper()
-	text := string(proctest.ReadFile(t, file))
+	text := proctest.ReadText(t, file)
 	return config.New(config.ResolverOptions{File: write(t, text+"\nMatch all\n")}).Resolve(t.Context(), q)
 }
 

@@ -48,8 +48,7 @@ type PostgresServer struct {
 func StartPostgres(t testing.TB, dir string) *PostgresServer {
 	t.Helper()
 	RequirePostgres(t)
-	found, err := filepath.Glob(filepath.Join(postgresPrograms, "postgres"))
-	require.NoError(t, err)
+	found := proctest.Try(filepath.Glob(filepath.Join(postgresPrograms, "postgres"))).OK(t)
 	slices.Sort(found)
 	if dir == "" {
 		dir = proctest.PublicDir(t, 0o700)

@@ -151,7 +151,7 @@ func TestUpgrade(t *testing.T) {
 	for version, older := range map[int]string{4: oldMonths, 3: oldMonths + oldTables, 2: oldTables, 1: oldTables} {
 		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
 			path, entries := filepath.Join(t.TempDir(), store.FileName), slices.Clone(written)
-			require.NoError(t, os.WriteFile(path, proctest.Try(os.ReadFile(newest)).OK(t), 0o600))
+			require.NoError(t, os.WriteFile(path, proctest.ReadFile(t, newest), 0o600))
 			db := proctest.Try(sql.Open("sqlite", path)).OK(t)
 			proctest.Try(db.Exec(older + fmt.Sprintf("; PRAGMA user_version = %d", version))).OK(t)
 			require.NoError(t, db.Close())

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -114,13 +113,13 @@ func TestNamesGo(t *testing.T) {
 	tidy(t, s, end.AddDate(0, 0, 2))
 	require.Contains(t, byUser(t, s, time.Unix(firstHour, 0), end), usage.Pseudonym([]byte("k"), victim))
 	require.NoError(t, s.Close())
-	data := proctest.Try(os.ReadFile(path)).OK(t)
+	data := proctest.ReadFile(t, path)
 	require.False(t, strings.Contains(string(data), victim), "no user is named any more")
 
 	path = filepath.Join(t.TempDir(), store.FileName)
 	s = crowd(t, path)
 	tidy(t, s, end.AddDate(4, 0, 0))
 	require.NoError(t, s.Close())
-	data = proctest.Try(os.ReadFile(path)).OK(t)
+	data = proctest.ReadFile(t, path)
 	require.False(t, strings.Contains(string(data), victim))
 }

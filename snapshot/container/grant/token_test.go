@@ -195,7 +195,7 @@ func TestOnlyRootsNotesCount(t *testing.T) {
 	n, _ := newNotes(t)
 	folder := filepath.Join(n.Dir, "container-users")
 	path := filepath.Join(folder, id+".json")
-	data := proctest.Try(os.ReadFile(path)).OK(t)
+	data := proctest.ReadFile(t, path)
 	require.NotContains(t, string(data), "secret", "the token isn't kept")
 	info := proctest.Try(os.Stat(path)).OK(t)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())

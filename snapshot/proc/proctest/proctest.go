@@ -127,8 +127,7 @@ var OrdinaryUID = snapshot.UID(61003 + os.Getpid()%181) //nolint:gosec // it fit
 // OrdinaryUser is a user who is not root, the test's own user if possible. It returns the path of the test's program
 // that this user can run, and the attributes to start it as this user.
 func OrdinaryUser(t *testing.T) (uid snapshot.UID, program string, attr *syscall.SysProcAttr) {
-	exe, err := os.Executable()
-	require.NoError(t, err)
+	exe := Try(os.Executable()).OK(t)
 	attr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if os.Getuid() != 0 {
 		return snapshot.UID(os.Getuid()), exe, attr

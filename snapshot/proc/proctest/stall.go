@@ -49,8 +49,7 @@ func Stall(t *testing.T, inExec bool, mounts ...int) (pid snapshot.PID, uid snap
 		fmt.Sprint("MOUNTS=", append(mounts, 0)[0]),
 	}
 	cmd.SysProcAttr, cmd.Stderr = attr, os.Stderr
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := Try(cmd.StdoutPipe()).OK(t)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { // without the server, the kernel answers with an error
 		_ = cmd.Process.Kill()
@@ -61,8 +60,7 @@ func Stall(t *testing.T, inExec bool, mounts ...int) (pid snapshot.PID, uid snap
 		t.Skip("FUSE in a user namespace: " + reason)
 	}
 	require.NoError(t, err)
-	n, err := strconv.Atoi(strings.TrimSpace(line))
-	require.NoError(t, err)
+	n := Try(strconv.Atoi(strings.TrimSpace(line))).OK(t)
 	return snapshot.PID(n), uid //nolint:gosec // a PID fits
 }
 

@@ -82,7 +82,7 @@ func TestPutReplacesAFileAsAWhole(t *testing.T) {
 		require.Equal(t, text, string(data))
 		require.Equal(t, uint32(folder.SharedMode), st.Mode&0o777)
 	}
-	require.Equal(t, "precious", string(proctest.Try(os.ReadFile(target)).OK(t)))
+	require.Equal(t, "precious", proctest.ReadText(t, target))
 
 	require.NoError(t, os.Mkdir(d.Join("taken"), 0o700))
 	require.Error(t, d.Put("taken", []byte("x"), folder.SharedMode, true))
@@ -119,7 +119,7 @@ func TestWriteFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	for _, content := range []string{"a", "b"} {
 		require.NoError(t, folder.WriteFile(path, []byte(content), 0o600))
-		require.Equal(t, content, string(proctest.Try(os.ReadFile(path)).OK(t)))
+		require.Equal(t, content, proctest.ReadText(t, path))
 	}
 	require.Len(t, proctest.Names(t, filepath.Dir(path)), 1)
 	require.Error(t, folder.WriteFile(filepath.Join(path, "x"), nil, 0o600))

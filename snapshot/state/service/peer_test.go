@@ -90,8 +90,7 @@ func TestSubordinateUIDsAreTheirAccount(t *testing.T) {
 // one user could otherwise be counted as thousands.
 func TestAConnectionThatOutlivesItsProcess(t *testing.T) {
 	h := rootHost(t, 1)
-	listener, err := service.Listen(h.socket) // it accepts later
-	require.NoError(t, err)
+	listener := proctest.Try(service.Listen(h.socket)).OK(t) // it accepts later
 	const users = 8
 	connect := func(uid int) {
 		fd := proctest.Try(syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)).OK(t)

@@ -231,8 +231,7 @@ func FuzzRewrite(f *testing.F) {
 		again, ok, err := docker.Parse(got)
 		require.NoError(t, err)
 		require.True(t, ok)
-		same, err := again.Args(two)
-		require.NoError(t, err, "what was rewritten asks for attached devices alone")
+		same := proctest.Try(again.Args(two)).OK(t, "what was rewritten asks for attached devices alone")
 		require.Subset(t, same, got)
 	})
 }
