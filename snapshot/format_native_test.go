@@ -162,15 +162,8 @@ func FuzzDecodeNative(f *testing.F) {
 			return
 		}
 		again := proctest.Try(snapshot.EncodeNative(s)).OK(t)
-		require.Equal(t, again, must(snapshot.EncodeNative(proctest.Try(snapshot.DecodeNative(again)).OK(t))))
+		require.Equal(t, again, proctest.Try(snapshot.EncodeNative(proctest.Try(snapshot.DecodeNative(again)).OK(t))).OK(t))
 	})
-}
-
-func must(data []byte, err error) []byte {
-	if err != nil {
-		panic(err)
-	}
-	return data
 }
 
 // Escaping would make a text of a user up to six times as long.

@@ -345,6 +345,6 @@ func TestPropertyWhereRootOwnsTheStateNoForgeryHarms(t *testing.T) {
 }
 
 func TestSoakWhereRootOwnsTheStateNoForgeryHarms(t *testing.T) {
-	soaks(t)
+	proctest.Soak(t)
 	interferenceEverywhere(t, 1_000_000, 500_000)
 }

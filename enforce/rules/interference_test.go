@@ -386,6 +386,6 @@ func TestPropertyForgeryOnOneHostHarmsNobodyElsewhere(t *testing.T) {
 }
 
 func TestSoakForgeryOnOneHostHarmsNobodyElsewhere(t *testing.T) {
-	soaks(t)
+	proctest.Soak(t)
 	interference(t, 1_000_000, 1_000_000)
 }

@@ -3,7 +3,6 @@ package rules_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -315,12 +314,4 @@ func endedOutsideCaps(plan enforce.Plan) []string {
 		}
 	}
 	return list
-}
-
-// soaks skips a test that takes too long for anything but make soak.
-func soaks(t *testing.T) {
-	t.Helper()
-	if os.Getenv("GENV_SOAK") == "" {
-		t.Skip("set GENV_SOAK, as make soak does")
-	}
 }

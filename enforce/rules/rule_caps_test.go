@@ -20,11 +20,6 @@ import (
 // noEnvironment finds none.
 func noEnvironment(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment { return nil }
 
-// environmentsOf finds the environments of a cluster.
-func environmentsOf(cluster snapshot.Cluster) func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment {
-	return notify.NewRecipients(cluster).Environment
-}
-
 // TestAdviceOfACap: the advice names what the cap would take, since genv detach alone detaches all.
 func TestAdviceOfACap(t *testing.T) {
 	for cluster, want := range map[string]string{
@@ -35,7 +30,7 @@ func TestAdviceOfACap(t *testing.T) {
 		policy := stated{all: enforce.Settings{MaxDevices: new(1), Warn: enforce.Warn{For: time.Minute}}}
 		warned, memory, _ := rules.Judge(policy, parseCluster(t, cluster), enforce.Memory{}, noon(0))
 		require.Len(t, warned.Findings, 1)
-		require.Equal(t, "Give back GPUs that you need less, such as these: "+want, warned.Findings[0].Advice(environmentsOf(parseCluster(t, cluster))), cluster)
+		require.Equal(t, "Give back GPUs that you need less, such as these: "+want, warned.Findings[0].Advice(notify.NewRecipients(parseCluster(t, cluster)).Environment), cluster)
 		acted, _, _ := rules.Judge(policy, parseCluster(t, cluster), memory, noon(1))
 		require.Len(t, acted.Findings, 1)
 		require.Equal(t, enforce.DecisionAct, acted.Findings[0].Decision())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -214,9 +213,7 @@ func TestACommandThatWasNotBegun(t *testing.T) {
 // TestSoakDeadHosts measures what a thousand dead hosts cost the controller in
 // cycles of a second, without limits: times depend on the machine.
 func TestSoakDeadHosts(t *testing.T) {
-	if os.Getenv("GENV_SOAK") == "" {
-		t.Skip("this measures times: make soak")
-	}
+	proctest.Soak(t)
 	const count, interval = 1000, time.Second
 	for name, port := range map[string]int{"connections are refused": refusingPort(t), "packets are lost": silentPort(t)} {
 		t.Run(name, func(t *testing.T) {

@@ -84,15 +84,6 @@ func carriedOut(o order.Order) (done agent.Execution) {
 	return done
 }
 
-// terminations are processes to end, each with start time 1.
-func terminations(pids ...snapshot.PID) []order.Termination {
-	var list []order.Termination
-	for _, pid := range pids {
-		list = append(list, order.Termination{Process: snapshot.Process{PID: pid, Start: 1}})
-	}
-	return list
-}
-
 // A host that makes up findings, again in every cycle, does not push the history of
 // the others out of the log; what is done because of a finding is always recorded.
 func TestTheRecordOfAHostIsBounded(t *testing.T) {

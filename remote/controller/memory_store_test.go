@@ -121,7 +121,7 @@ func TestMemoryThatIsNotContinued(t *testing.T) {
 			store, now := open(t, dir), noonUTC
 			p := newFakeFleet(t)
 			c := restarted(t, p, store, &now)
-			c.Memory.Rules = c.Memory.Rules.Learn(order.OfHost{Host: "a", Order: order.Order{Terminate: terminations(5)}},
+			c.Memory.Rules = c.Memory.Rules.Learn(order.OfHost{Host: "a", Order: order.Order{Terminate: []order.Termination{{Process: snapshot.Process{PID: 5, Start: 1}}}}},
 				[]order.Outcome{{PID: 5, Status: order.StatusRefused, Reason: "it is a daemon"}}, now)
 			cycleOf(t.Context(), c, strict{warn: enforce.Warn{Cycles: 3}})
 			path := filepath.Join(dir, "memory.json")

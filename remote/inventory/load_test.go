@@ -276,11 +276,6 @@ func ExampleLoad() {
 	// old "admin" 2222
 }
 
-func loadYAML(text string) error {
-	_, err := inventory.Load(sel{HostFile: "h.yaml"}, files{"h.yaml": text}.open)
-	return err
-}
-
 func TestYAMLErrorsNameTheLineAndColumn(t *testing.T) {
 	const quotes = `; put quotes around words with special characters, as in "@group" or ["gpu-[01-04]"]`
 	tests := []struct{ name, yaml, want string }{
@@ -322,7 +317,7 @@ func TestYAMLErrorsNameTheLineAndColumn(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			err := loadYAML(test.yaml)
+			_, err := inventory.Load(sel{HostFile: "h.yaml"}, files{"h.yaml": test.yaml}.open)
 			require.EqualError(t, err, "h.yaml:"+test.want)
 			require.ErrorIs(t, err, inventory.ErrUsage)
 			require.NotContains(t, err.Error(), "\n")

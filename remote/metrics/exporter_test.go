@@ -42,7 +42,12 @@ func newRig(t testing.TB, hideUsers bool) *rig {
 }
 
 // cycle is one in which hosts answer, or fail if their name begins with "down".
-func (r *rig) cycle(names ...snapshot.Hostname) { r.show(r.make(names...)) }
+func (r *rig) cycle(names ...snapshot.Hostname) {
+	round := r.make(names...)
+	r.feed.Consume(round, nil)
+	r.counters.Consume(round.AtEnd(), nil)
+	r.feed.Consume(round.AtEnd(), nil)
+}
 
 func (r *rig) make(names ...snapshot.Hostname) *controller.Round {
 	r.number++
@@ -58,12 +63,6 @@ func (r *rig) make(names ...snapshot.Hostname) *controller.Round {
 		round.Cluster.Hosts = append(round.Cluster.Hosts, h)
 	}
 	return round
-}
-
-func (r *rig) show(round *controller.Round) {
-	r.feed.Consume(round, nil)
-	r.counters.Consume(round.AtEnd(), nil)
-	r.feed.Consume(round.AtEnd(), nil)
 }
 
 func (r *rig) ask(method, target string) *httptest.ResponseRecorder {
@@ -133,13 +132,10 @@ func TestHideUsers(t *testing.T) {
 	r := newRig(t, true)
 	r.cycle("gpu-1")
 	for _, target := range []string{"/metrics", "/metrics?part=controller", "/metrics?host=gpu-1", "/sd"} {
-		require.NotContains(t, r.body(target), "alice")
+		require.NotContains(t, r.ask(http.MethodGet, target).Body.String(), "alice")
 	}
 	require.Contains(t, r.get("/metrics"), "genv_gpus{")
 }
-
-// body is what any path answers with.
-func (r *rig) body(target string) string { return r.ask(http.MethodGet, target).Body.String() }
 
 // TestStalled: what was seen long ago says nothing about now.
 func TestStalled(t *testing.T) {

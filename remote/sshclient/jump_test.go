@@ -229,12 +229,10 @@ func TestFailingProxyCommands(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			c := newClient(t, sshclient.Options{ConfigFile: f.config("ProxyCommand sh -c '" + command + "'")})
 			err := failure(t, c, gpu, snapshot, remote.Unreachable)
-			require.Equal(t, busy, isBusy(err), "%v", err)
+			require.Equal(t, busy, errors.Is(err, remote.ErrBusy), "%v", err)
 		})
 	}
 }
-
-func isBusy(err error) bool { return errors.Is(err, remote.ErrBusy) }
 
 // asNamed has known_hosts know the fake by another name.
 func (f *fake) asNamed(name string) {

@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,7 +16,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/crypto/ssh"
@@ -121,9 +119,6 @@ func failure(t testing.TB, c *sshclient.Client, h remote.Host, command remote.Co
 	requireClass(t, class, err, texts...)
 	return err
 }
-
-// logTo is a logger that several goroutines may write to.
-func logTo(w io.Writer) zerolog.Logger { return zerolog.New(zerolog.SyncWriter(w)) }
 
 // fake is an in-process host that can misbehave.
 type fake struct {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"github.com/rs/zerolog"
 	"io"
 	"net"
 	"os"
@@ -163,7 +164,7 @@ func TestAcceptNewAndInsecure(t *testing.T) {
 	known := s.read(t, "known_hosts")
 	s.write(t, "known_hosts", "")
 	var log bytes.Buffer
-	c := newClient(t, sshclient.Options{ConfigFile: s.config(t), InsecureHostKeys: true, Log: logTo(&log)})
+	c := newClient(t, sshclient.Options{ConfigFile: s.config(t), InsecureHostKeys: true, Log: zerolog.New(zerolog.SyncWriter(&log))})
 	runs(t, c, gpu, sh("true"))
 	require.Contains(t, log.String(), "INSECURE")
 	require.Empty(t, s.read(t, "known_hosts"))

@@ -189,7 +189,7 @@ func TestPlainSaysWhoWaits(t *testing.T) {
 }
 
 func TestPlainEnds(t *testing.T) {
-	lines, fleet, err := plainLines(t, Options{Filter: must(t, "host=gpu-3")}, 1, inCycle(0), inCycle(41), inCycle(42))
+	lines, fleet, err := plainLines(t, Options{Filter: proctest.Try(ParseFilter("host=gpu-3")).OK(t)}, 1, inCycle(0), inCycle(41), inCycle(42))
 	require.NoError(t, err)
 	require.Equal(t, 41, fleet.Cycle)
 	require.Len(t, lines, 1)
@@ -197,10 +197,6 @@ func TestPlainEnds(t *testing.T) {
 	require.Equal(t, 42, fleet.Cycle)
 	_, _, err = plainLines(t, Options{}, 1, errors.New("none"))
 	require.ErrorContains(t, err, "none")
-}
-
-func must(t *testing.T, s string) Filter {
-	return proctest.Try(ParseFilter(s)).OK(t)
 }
 
 func TestPlainHostileTexts(t *testing.T) {

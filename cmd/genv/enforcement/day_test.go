@@ -125,14 +125,6 @@ func (d *day) fail(class remote.Class, text string, hosts ...int) {
 	}
 }
 
-// happen has everything happen that is due.
-func (d *day) happen() {
-	for len(d.script) > 0 && time.Since(d.begin) >= d.script[0].at {
-		d.script[0].what()
-		d.script = d.script[1:]
-	}
-}
-
 // Snapshot implements controller.Link.
 func (d *day) Snapshot(_ context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	if host.Name == dayName(22) {
@@ -140,7 +132,10 @@ func (d *day) Snapshot(_ context.Context, host remote.Host) (*snapshot.Snapshot,
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.happen()
+	for len(d.script) > 0 && time.Since(d.begin) >= d.script[0].at {
+		d.script[0].what()
+		d.script = d.script[1:]
+	}
 	h := d.hosts[host.Name]
 	if h.err != nil {
 		return nil, h.err

@@ -96,18 +96,10 @@ func (c *candidate) fail(how os.Signal, next *candidate, violate func() counted)
 	return signalled.ModTime().Sub(begun)
 }
 
-// soakFor is how long leaders fail: GENV_SOAK.
-func soakFor(t *testing.T) time.Duration {
-	if os.Getenv("GENV_SOAK") == "" {
-		t.Skip("skipped without GENV_SOAK: make soak")
-	}
-	return proctest.Try(time.ParseDuration(os.Getenv("GENV_SOAK"))).OK(t, "GENV_SOAK is a duration such as 2m")
-}
-
 // Leaders fail again and again, in three ways, while processes violate a rule: each of these is
 // signalled once, and none is missed. 100 fail-overs take about 15 minutes.
 func TestSoakFailOvers(t *testing.T) {
-	limit := soakFor(t)
+	limit := proctest.Soak(t)
 	e := newElectors(t, "gpu-01", "gpu-02")
 	dir := proctest.PublicDir(t, 0o711) // users of the fleet write files in it
 	const rule = "--non-env-processes"

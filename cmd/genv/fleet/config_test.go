@@ -165,7 +165,9 @@ func TestSettingsAreFlags(t *testing.T) {
 				}
 				require.True(t, command.Takes(sub, flag), "%s has no flag --%s", sub.Name, flag)
 			}
-			known = append(known, flagsOf(sub)...)
+			for _, flag := range sub.Flags {
+				known = append(known, flag.Names()...)
+			}
 			for _, flag := range []string{"insecure-ignore-host-keys", "act-unrecorded", "allow-actions", "format", "env-devices", "dry-run"} {
 				require.NotContains(t, keys, flag)
 			}
@@ -180,13 +182,6 @@ func TestSettingsAreFlags(t *testing.T) {
 
 // onHosts are the commands below `genv remote`.
 func onHosts() []*cli.Command { return fleet.OnHosts(command.Program{Getenv: os.Getenv}) }
-
-func flagsOf(c *cli.Command) (names []string) {
-	for _, flag := range c.Flags {
-		names = append(names, flag.Names()...)
-	}
-	return names
-}
 
 func TestHostsAsJSON(t *testing.T) {
 	genvtest.Configure(t, command.HostsFile, fourHosts)

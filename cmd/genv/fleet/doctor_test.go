@@ -43,8 +43,6 @@ type sickHost struct {
 	next   string // a part of the next step
 }
 
-func sickHosts() []sickHost { return slices.Concat(sickLogins(), sickMachines()) }
-
 func sickLogins() []sickHost {
 	return []sickHost{
 		{name: "well"},
@@ -263,7 +261,7 @@ func openPort(t *testing.T) (port string, listener net.Listener) {
 // TestDoctorNamesEachFault: a fleet of hosts with one fault each, over real sshd and sudo. Each fault is named in its
 // check, with its next step; the checks before it are in order, and no host delays another one.
 func TestDoctorNamesEachFault(t *testing.T) {
-	hosts := sickHosts()
+	hosts := slices.Concat(sickLogins(), sickMachines())
 	f, inventory := openSickFleet(t, hosts)
 	line := []string{"remote", "doctor", "-F", f.SSHConfig(), "-H", inventory, "--timeout", "4", "--command-timeout", "24"}
 	before := stateOf(t, f)

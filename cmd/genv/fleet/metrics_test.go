@@ -50,9 +50,12 @@ func prometheusFor(t *testing.T, scrape string) *prometheus {
 }
 
 // returnsData checks each expression of a dashboard.
-func returnsData(t *testing.T, p *prometheus, dashboard string) {
+func returnsData(t *testing.T, p *prometheus, path string) {
 	t.Helper()
-	for _, panel := range readDashboard(t, dashboard).Panels {
+	var d dashboard
+	require.NoError(t, json.Unmarshal(proctest.ReadFile(t, path), &d))
+	require.NotEmpty(t, d.Panels)
+	for _, panel := range d.Panels {
 		for _, target := range panel.Targets {
 			expression := strings.NewReplacer("$__rate_interval", "1m", "$__range", "1h").Replace(target.Expr)
 			genvtest.Eventually(t, panel.Title+": "+expression, func() bool { return p.query(expression) > 0 })
@@ -207,13 +210,6 @@ type dashboard struct {
 		Title   string
 		Targets []struct{ Expr string }
 	}
-}
-
-func readDashboard(t *testing.T, path string) (d dashboard) {
-	text := proctest.ReadFile(t, path)
-	require.NoError(t, json.Unmarshal(text, &d))
-	require.NotEmpty(t, d.Panels)
-	return d
 }
 
 // TestPrometheusScrapesAFleet: a real Prometheus with the configuration that was written scrapes the metrics, each

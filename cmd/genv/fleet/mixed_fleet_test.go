@@ -246,15 +246,10 @@ func ssh(t *testing.T, f *sshd.Fleet, host, stdin string, words ...string) (stdo
 	return out.String(), errs.String()
 }
 
-// keysOf lists the keys of an object as 1.4.3 would check them.
-func keysOf(t *testing.T, data json.RawMessage) map[string]json.RawMessage {
+// requireKeys checks the keys of an object as 1.4.3 would.
+func requireKeys(t *testing.T, data json.RawMessage, keys ...string) map[string]json.RawMessage {
 	var fields map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal(data, &fields))
-	return fields
-}
-
-func requireKeys(t *testing.T, data json.RawMessage, keys ...string) map[string]json.RawMessage {
-	fields := keysOf(t, data)
 	require.Len(t, fields, len(keys), string(data))
 	for _, key := range keys {
 		require.Contains(t, fields, key, string(data))

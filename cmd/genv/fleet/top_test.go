@@ -96,13 +96,8 @@ func startController(t *testing.T, path string, args ...string) (stop func()) {
 		_ = cmd.Wait()                       // so may it
 	})
 	t.Cleanup(stop)
-	require.Eventually(t, func() bool { return exists(path) }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(path); return err == nil }, time.Minute, 20*time.Millisecond)
 	return stop
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // twoGPUs is a host on which alice has a GPU and uses it, and the other one is free.

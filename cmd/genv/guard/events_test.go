@@ -41,13 +41,6 @@ func (s *site) answeringSMI() {
 	require.NoError(s, proctest.WriteProgram(filepath.Join(s.dir, "nvidia-smi"), fmt.Appendf(nil, "#!/bin/sh\nGENV_SIM_GPUS=%s exec %s \"$@\"\n", file, program)))
 }
 
-// look has the host looked at.
-func (c *stream) look() {
-	c.Helper()
-	var answer struct{}
-	c.ask(agent.RequestSnapshot, agent.SnapshotRequest{}, &answer)
-}
-
 // wakes reports whether a wait ends by an event within some time.
 func (c *stream) wakes(within time.Duration) bool {
 	c.Helper()
@@ -59,7 +52,10 @@ func (c *stream) wakes(within time.Duration) bool {
 // quiet looks until nothing happens any more.
 func (c *stream) quiet() {
 	c.Helper()
-	require.Eventually(c, func() bool { c.look(); return !c.wakes(never) }, 20*time.Second, time.Millisecond)
+	require.Eventually(c, func() bool {
+		c.ask(agent.RequestSnapshot, agent.SnapshotRequest{}, new(struct{}))
+		return !c.wakes(never)
+	}, 20*time.Second, time.Millisecond)
 }
 
 // never is how long nothing may happen.

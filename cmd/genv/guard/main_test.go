@@ -55,17 +55,15 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(guardtest.Main(m, installPrograms))
+	os.Exit(guardtest.Main(m, func() error {
+		place = guardtest.Place()
+		self, err := os.Executable()
+		return errors.Join(err, testfleet.CopyProgram(self, filepath.Join(place, "user")), testfleet.InstallProgram("cmd/genv", filepath.Join(place, "genv")))
+	}))
 }
 
 // place is the folder of the tests' own mounts.
 var place string
-
-func installPrograms() error {
-	place = guardtest.Place()
-	self, err := os.Executable()
-	return errors.Join(err, testfleet.CopyProgram(self, filepath.Join(place, "user")), testfleet.InstallProgram("cmd/genv", filepath.Join(place, "genv")))
-}
 
 const alice, bob, mallory = 4001, 4002, 4003
 

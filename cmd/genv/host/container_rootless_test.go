@@ -123,8 +123,6 @@ type judgedHost struct {
 	driver gpus.Driver
 }
 
-func newJudgedHost(t *testing.T) *judgedHost { return judged(t, newRuntimeHost(t)) }
-
 func judged(t *testing.T, host *runtimeHost) *judgedHost {
 	h := &judgedHost{runtimeHost: host}
 	for i := range 4 {
@@ -175,7 +173,7 @@ func (h *judgedHost) enforce(policy string, flags ...string) string {
 // TestAContainerOfTheRuntimeIsItsUsers: what bob starts with genv's runtime is judged as bob's
 // for as long as it runs, with what is executed in it, and when the container is started again.
 func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
-	h := newJudgedHost(t)
+	h := judged(t, newRuntimeHost(t))
 	out := h.mustPerson(h.binary, "docker", "run", "-d", "--network", "none", "--name", "job", "--gpus", "1", dockerImage, "sleep", "1000000")
 	id := strings.TrimSpace(out)
 	const capOf1 = "defaults: {max-devices-per-user: 1, warn: {cycles: 1}}\n"

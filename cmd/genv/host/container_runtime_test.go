@@ -178,11 +178,8 @@ func TestContainersOfTheRuntime(t *testing.T) {
 	require.Len(t, h.files().Environments, 1)
 	require.NoError(t, syscall.Kill(int(init), syscall.SIGKILL))
 	h.free("SIGKILL of dockerd, and of the container")
-	h.stopShims()
+	h.kill("") // what dockerd leaves behind when it is killed
 }
-
-// stopShims ends what dockerd leaves behind when it is killed.
-func (h *runtimeHost) stopShims() { h.kill("") }
 
 // kill kills the processes with a name, or all with any, that dockerd has started, and itself.
 func (h *runtimeHost) kill(name string) (killed int) {

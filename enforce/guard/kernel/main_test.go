@@ -71,15 +71,9 @@ type site struct {
 func newSite(t testing.TB) *site {
 	t.Helper()
 	guardtest.Need(t)
-	return &site{TB: t, cgroup: newCgroup(t), pins: filepath.Join(place, "bpf", strings.ReplaceAll(t.Name(), "/", "_")), dev: newDev(t)}
-}
-
-// newCgroup makes a cgroup below the root, and removes it at the end.
-func newCgroup(t testing.TB) string {
-	t.Helper()
-	cg := proctest.Try(os.MkdirTemp(filepath.Join(place, "cgroup"), "genv-guard-test-")).OK(t)
-	t.Cleanup(func() { require.NoError(t, os.Remove(cg)) })
-	return cg
+	cgroup := proctest.Try(os.MkdirTemp(filepath.Join(place, "cgroup"), "genv-guard-test-")).OK(t)
+	t.Cleanup(func() { require.NoError(t, os.Remove(cgroup)) })
+	return &site{TB: t, cgroup: cgroup, pins: filepath.Join(place, "bpf", strings.ReplaceAll(t.Name(), "/", "_")), dev: newDev(t)}
 }
 
 // minors are those of the nodes in a newDev.

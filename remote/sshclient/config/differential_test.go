@@ -161,9 +161,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 func TestGeneratedConfigurations(t *testing.T) { compareGenerated(t, 400) }
 
 func TestSoakGeneratedConfigurations(t *testing.T) {
-	if os.Getenv("GENV_SOAK") == "" {
-		t.Skip("set GENV_SOAK, as make soak does")
-	}
+	proctest.Soak(t)
 	compareGenerated(t, 4000)
 }
 

@@ -172,13 +172,7 @@ func TestStaleEnvironment(t *testing.T) {
 	for _, file := range s.IdentityFiles {
 		require.False(t, strings.HasPrefix(file, os.Getenv("HOME")), file)
 	}
-	require.Equal(t, strings.TrimSpace(output(t, "id", "-un")), s.User)
-}
-
-func output(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	out := proctest.Try(exec.Command(name, args...).Output()).OK(t)
-	return string(out)
+	require.Equal(t, strings.TrimSpace(string(proctest.Try(exec.Command("id", "-un").Output()).OK(t))), s.User)
 }
 
 // TestUserThatOnlyNSSKnows has a getent that has an account for a uid that has none: the test runs itself as that uid.
@@ -190,40 +184,24 @@ func TestUserThatOnlyNSSKnows(t *testing.T) {
 		return
 	}
 	proctest.NeedRoot(t)
-	dir := t.TempDir()
+	dir := proctest.PublicDir(t, 0o755)
 	program := filepath.Join(dir, "test")
-	copyFile(t, "/proc/self/exe", program)
+	require.NoError(t, proctest.WriteProgram(program, proctest.ReadFile(t, "/proc/self/exe")))
 	getent := "#!/bin/sh\n[ \"$1 $3\" = \"passwd %d\" ] && echo 'ldap.alice:x:%d:1::/home/ldap.alice:/bin/sh'\n"
 	require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "getent"), []byte(fmt.Sprintf(getent, uid, uid))))
-	for parent := dir; parent != "/"; parent = filepath.Dir(parent) {
-		if strings.HasPrefix(parent, os.TempDir()+"/") {
-			require.NoError(t, os.Chmod(parent, 0o755))
-		}
-	}
 	for name, tt := range map[string]struct{ path, want string }{
 		"known to getent": {dir + ":/usr/bin:/bin", `said: "ldap.alice" ["/home/ldap.alice/.ssh/id_rsa"`},
 		"known to no one": {"/nonexistent", "there is no user name to log in with: this machine has no account for uid 2147483637"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out := asUID(t, uid, program, "PATH="+tt.path, "USER=root", "HOME=/root", "GENV_TEST_NSS=1")
+			command := exec.Command(program, "-test.run=^TestUserThatOnlyNSSKnows$", "-test.v")
+			command.Env, command.Dir = []string{"PATH=" + tt.path, "USER=root", "HOME=/root", "GENV_TEST_NSS=1"}, "/"
+			command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+			out := proctest.Output(t, command)
 			require.Contains(t, out, tt.want)
 			require.NotContains(t, out, "/root")
 		})
 	}
-}
-
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	require.NoError(t, proctest.WriteProgram(to, proctest.ReadFile(t, from)))
-}
-
-// asUID runs the test program's TestUserThatOnlyNSSKnows as a uid without an account.
-func asUID(t *testing.T, uid uint32, program string, environ ...string) string {
-	t.Helper()
-	command := exec.Command(program, "-test.run=^TestUserThatOnlyNSSKnows$", "-test.v")
-	command.Env, command.Dir = environ, "/"
-	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	return proctest.Output(t, command)
 }
 
 func TestSpellingsOfAddresses(t *testing.T) {

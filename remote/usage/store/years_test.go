@@ -86,14 +86,6 @@ func (s *simulation) end(h, d int, now time.Time) {
 	}
 }
 
-func (s *simulation) endAll(now time.Time) {
-	for h := range simHosts {
-		for d := range simDevices {
-			s.end(h, d, now)
-		}
-	}
-}
-
 func (s *simulation) show(h int) *snapshot.Snapshot {
 	shown := new(snapshot.Snapshot)
 	for d := range simDevices {
@@ -118,7 +110,7 @@ func (s *simulation) show(h int) *snapshot.Snapshot {
 // time for, and logs the memory and the time of each report. It requires what docs/reports.md promises: under 2 GB,
 // and for each user what the sessions alone add up to, to the second.
 func years(t *testing.T, d database, size func() (bytes int64)) {
-	limit := proctest.Try(time.ParseDuration(os.Getenv("GENV_SOAK"))).OK(t)
+	limit := proctest.Soak(t)
 	begun, begin := time.Now(), time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 	sim, now, largest := newSimulation(), begin, int64(0)
 	writing, ctx := errgroup.WithContext(t.Context())
@@ -154,7 +146,11 @@ func years(t *testing.T, d database, size func() (bytes int64)) {
 	}
 	close(entries)
 	require.NoError(t, writing.Wait())
-	sim.endAll(now)
+	for h := range simHosts {
+		for d := range simDevices {
+			sim.end(h, d, now)
+		}
+	}
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	t.Logf("%.0f days with %d sessions in %s: at most %.0f MB; memory %d MB", now.Sub(begin).Hours()/24, sim.sessions,
@@ -198,9 +194,7 @@ func checkReports(t *testing.T, s *store.Store, sim *simulation, begin, now time
 }
 
 func TestSoakYears(t *testing.T) {
-	if os.Getenv("GENV_SOAK") == "" {
-		t.Skip("GENV_SOAK says how long a soak test runs")
-	}
+	proctest.Soak(t)
 	t.Run("file", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), store.FileName)
 		years(t, database{path, store.Options{In: time.UTC}}, func() (bytes int64) {

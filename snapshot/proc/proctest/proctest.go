@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -148,6 +149,15 @@ func Cases(n uint64) uint64 {
 		return n / 50
 	}
 	return n
+}
+
+// Soak skips a test that takes too long for anything but make soak, and otherwise is for how long it is to go on.
+func Soak(t testing.TB) time.Duration {
+	t.Helper()
+	if os.Getenv("GENV_SOAK") == "" {
+		t.Skip("set GENV_SOAK, as make soak does")
+	}
+	return Try(time.ParseDuration(os.Getenv("GENV_SOAK"))).OK(t, "GENV_SOAK is a duration such as 2m")
 }
 
 // ShortenQuickly has Go try little to shorten each new input of a fuzz test, unless the command line says how much: by

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/state/statetest"
 )
 
 // Whatever a user asks for, what other users have stays as it was, and no process is in
@@ -174,7 +175,7 @@ func TestAShareIsBounded(t *testing.T) {
 // Attachments of many environments to the same devices are bounded too.
 func TestAttachmentsAreBounded(t *testing.T) {
 	f := files()
-	f.MergeDevices(manyDevices(64))
+	f.MergeDevices(statetest.GPUs(64))
 	var refused error
 	for n := 0; n < 400 && refused == nil; n++ {
 		eid := snapshot.EnvID(fmt.Sprint("e", n))
@@ -187,14 +188,6 @@ func TestAttachmentsAreBounded(t *testing.T) {
 	require.ErrorIs(t, refused, state.ErrRequest)
 	require.ErrorContains(t, refused, "uid 1002 has more attachments than one user may have")
 	proctest.Try(decoded(t, `{"attach":{"eid":"10","count":2,"over_subscribe":true}}`).Apply(f, asker(alice))).OK(t, "there is room for others")
-}
-
-func manyDevices(n int) []snapshot.Device {
-	list := make([]snapshot.Device, n)
-	for i := range list {
-		list[i] = snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MustMemory("80g")}
-	}
-	return list
 }
 
 // All users together fill the files at most so far that they can still be read.

@@ -33,9 +33,7 @@ const (
 func TestNoUpdateIsLostAmongManyProcessesAnd143(t *testing.T) { updateTogether(t, 96) }
 
 func TestSoakUpdates(t *testing.T) {
-	if os.Getenv("GENV_SOAK") == "" {
-		t.Skip("set GENV_SOAK, as make soak does")
-	}
+	proctest.Soak(t)
 	updateTogether(t, 8000)
 }
 

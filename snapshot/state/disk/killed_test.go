@@ -19,13 +19,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
-// needsStrace skips a test without strace(1) and the right to use it; in CI that is a failure.
-func needsStrace(t *testing.T) {
-	t.Helper()
-	proctest.NeedRoot(t)
-	proctest.NeedPrograms(t, "strace")
-}
-
 // changeUnderStrace is a child that changes root's state under strace(1), and what it came to.
 func changeUnderStrace(t *testing.T, h *ownedHost, options ...string) (string, error) {
 	t.Helper()
@@ -48,7 +41,8 @@ func changeUnderStrace(t *testing.T, h *ownedHost, options ...string) (string, e
 // A change in root's state that is killed at any system call that changes files is made as a
 // whole or not at all, and the next one is made.
 func TestChangesKilledAtEachSystemCall(t *testing.T) {
-	needsStrace(t)
+	proctest.NeedRoot(t)
+	proctest.NeedPrograms(t, "strace")
 	t.Parallel()
 	const calls = "write,fchmod,fsync,renameat,unlinkat"
 	probe := newOwnedHost(t)

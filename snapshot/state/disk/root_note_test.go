@@ -25,13 +25,6 @@ func rootDir(t *testing.T) string {
 	return dir
 }
 
-// closed keeps this process from writing root's notes, as it is for a user.
-func closed(t *testing.T, dir string) string {
-	t.Helper()
-	require.NoError(t, os.RemoveAll(dir)) // only root makes it
-	return dir
-}
-
 var elsewhere = system.Namespaces{PID: 4026532999, User: 4026531837}
 
 // keptFrom has genv in other namespaces keep root's notes, in this order.
@@ -97,7 +90,7 @@ func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 		if os.Geteuid() == 0 {
 			root = "/proc/none" // where even root makes no folder
 		} else {
-			root = closed(t, root)
+			require.NoError(t, os.RemoveAll(root)) // only root makes it
 		}
 		require.Equal(t, tt.gone, len(read(t, disk.New(dir, disk.Config{RootDir: root, System: machine})).Environments) == 0)
 	}

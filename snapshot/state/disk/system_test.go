@@ -44,7 +44,7 @@ func TestProcProcess(t *testing.T) {
 		"7/stat": shellLine, "7/status": status, "8/stat": zombie, "9/stat": "garbage", "10/stat": shellLine,
 	}), nss.Passwd{})
 	require.Equal(t, "d0f5db2e-268c-4e81-b39e-277a5b8587e7", machine.BootID())
-	require.Equal(t, system.ProcessStatus{Liveness: system.Alive, Start: 4711, Owner: uidOf(1001)}, machine.Process(7))
+	require.Equal(t, system.ProcessStatus{Liveness: system.Alive, Start: 4711, Owner: new(snapshot.UID(1001))}, machine.Process(7))
 	require.Equal(t, system.ProcessStatus{Liveness: system.Gone}, machine.Process(8), "a zombie")
 	require.Equal(t, system.ProcessStatus{Liveness: system.Unknown}, machine.Process(9), "what cannot be parsed")
 	require.Equal(t, system.ProcessStatus{Liveness: system.Alive, Start: 4711}, machine.Process(10), "an owner that is unknown")

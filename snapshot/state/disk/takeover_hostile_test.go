@@ -168,8 +168,6 @@ func TestNoFolderInThePlaceOfTheLocks(t *testing.T) {
 	}
 }
 
-func uidOf(n snapshot.UID) *snapshot.UID { return &n }
-
 func started(ticks snapshot.StartTime) system.ProcessStatus {
 	return system.ProcessStatus{Liveness: system.Alive, Start: ticks}
 }
