@@ -67,7 +67,7 @@ func TestANoticeIsShownUntilItIsRead(t *testing.T) {
 	require.True(t, login.pending(t))
 
 	pane := newShell(t, box, path)
-	require.Equal(t, []string{"warning"}, pane.shows(t, now.Add(time.Hour)), "nobody has typed since")
+	require.Equal(t, []string{"warning"}, pane.shows(t, now.Add(time.Hour)), "no one has typed since")
 	require.NoError(t, box.Keep(own(), "ended", nil, now.Add(time.Hour)))
 	command := newShell(t, box, path)
 	command.Terminal = ""

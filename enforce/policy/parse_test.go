@@ -130,7 +130,7 @@ func TestRefusedOverrides(t *testing.T) {
 		{"a mapping of overrides", "overrides:\n  bob: {}", "2:3: overrides: expected a list, as in `- item`, but found a mapping"},
 		{"a share without its sign", "caps:\n  - gpus: \"50\"", "2:11: \"50\" is text: write 50 for a number, or 50% for a share"},
 		{"a time as a rule with keys", "defaults:\n  idle: 2h", "2:9: idle: expected a mapping, as in `idle: {after: 2h, below: 5%}`, but found text \"2h\""},
-		{"of nobody", "overrides:\n  - hosts: [a]\n    users: []\n    set: {idle: false}", "3:12: users: name users or groups; leave it out for everybody"},
+		{"without a user", "overrides:\n  - hosts: [a]\n    users: []\n    set: {idle: false}", "3:12: users: name users or groups; leave it out for everybody"},
 		{"on no host", "overrides:\n  - users: [bob]\n    hosts: []\n    set: {idle: false}", "3:12: hosts: name hosts; leave it out for all"},
 		{
 			"a Unix group", "overrides:\n  - users: [\"%chem\"]\n    set: {idle: false}",

@@ -99,7 +99,7 @@ func TestSettingsAreOverriddenOneByOne(t *testing.T) {
 	require.Nil(t, eve.MaxEnvs)
 }
 
-// An override for a group without members is for nobody.
+// An override for a group without members is for no one.
 func TestOverrideForAnEmptyGroup(t *testing.T) {
 	file := parse(t, `{groups: {none: []}, overrides: [{hosts: [a], users: ["@none"], set: {max-duration: 1h}}]}`)
 	require.Zero(t, file.Settings(enforce.Query{Host: "a", User: "bob"}).MaxDuration)

@@ -122,7 +122,7 @@ func lostBy(t *testing.T, file *policy.File, at time.Time, warned time.Duration,
 		}
 		plan, memory, _ = rules.Judge(file, cluster, memory, now)
 		if !now.Equal(at) {
-			require.Empty(t, plan.Orders, "nobody loses anything unwarned (%s before)", at.Sub(now))
+			require.Empty(t, plan.Orders, "no one loses anything unwarned (%s before)", at.Sub(now))
 		}
 	}
 	byUser := map[string][]string{}
@@ -257,7 +257,7 @@ func TestRulesOfSitesWhileOthersWait(t *testing.T) {
 		want         string
 		possible     string
 	}{
-		{"nobody waits", contributors, []site{five("a", nil, has{"bob", 5, "busy"}), five("b", nil, has{"tim", 5, "busy"})}, "", ""},
+		{"no one waits", contributors, []site{five("a", nil, has{"bob", 5, "busy"}), five("b", nil, has{"tim", 5, "busy"})}, "", ""},
 		{"two of whoever has most", contributors, []site{five("a", nora(2), has{"bob", 3, "busy"}, has{"tim", 2, "busy"}), five("b", nil, has{"tim", 4, "busy"}, has{"bob", 1, "busy"})}, "tim: a/3 a/4", ""},
 		{"the group has three, and one waits for one", contributors, []site{five("a", nora(1), has{"bob", 5, "busy"}), nlp3}, "bob: a/4", ""},
 		{"the group has three, and one waits for two", contributors, []site{five("a", nora(2), has{"bob", 5, "busy"}), nlp3}, "", "nora 2: 1"},
@@ -273,7 +273,7 @@ func TestRulesOfSitesWhileOthersWait(t *testing.T) {
 		{"two who wait", owner, []site{{name: "a", waits: []string{"nora 1", "ben 1"}, has: []has{{"bob", 3, "busy"}}}}, "bob: a/1 a/2", ""},
 		{"the first of two takes what is free", owner, []site{{name: "a", free: 1, waits: []string{"ann 1", "nora 1"}, has: []has{{"bob", 3, "busy"}}}}, "bob: a/2", ""},
 
-		{"a fair share, nobody waits", share, []site{tim6()}, "", ""},
+		{"a fair share, no one waits", share, []site{tim6()}, "", ""},
 		{"somebody who has none", share, []site{tim6("uma 2")}, "tim: a/4 a/5", ""},
 		{"more than a fair share", share, []site{tim6("uma 3")}, "", "uma 3: 2"},
 		{"one is free, and another cap allows no more", "defaults: {non-env-processes: count}\ncaps: [{name: share, gpus: 2, while: {waiting: anybody}}, {name: umas, users: [uma], gpus: 1}]", []site{{name: "a", free: 1, waits: []string{"uma 2"}, has: []has{{"tim", 6, "one"}}}}, "", "uma 2: 1"},
@@ -299,7 +299,7 @@ func TestRulesOfSitesWhileOthersWait(t *testing.T) {
 	}
 }
 
-// Who stops waiting during the warning makes nobody lose anything.
+// If a user stops waiting during the warning, no one loses anything.
 func TestWhoStopsWaiting(t *testing.T) {
 	file := ofSite(t, contributors)
 	file.UnixGroups = unix(map[string]string{"nlp": "nora"})
@@ -383,5 +383,5 @@ func TestHoursOfAWeek(t *testing.T) {
 	}
 	require.Len(t, plan.Orders[0].Order.Terminate, 2)
 	require.Empty(t, look(time.Date(2026, 11, 23, 0, 0, 1, 0, zurich)).Findings, "on Monday she may again")
-	require.InDelta(t, 0, memory.Hours["week"].Seconds["eve"], 1, "nobody looked in between")
+	require.InDelta(t, 0, memory.Hours["week"].Seconds["eve"], 1, "there was no look in between")
 }

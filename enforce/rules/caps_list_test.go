@@ -233,7 +233,7 @@ func TestGPUHours(t *testing.T) {
 	for minute := 0; minute <= 50; minute += 10 {
 		require.Empty(t, look(minute, week(monday)), "minute %d", minute)
 	}
-	require.Empty(t, look(150, week(monday)), "while nobody looked nothing counted")
+	require.Empty(t, look(150, week(monday)), "while no one looked nothing counted")
 	require.Empty(t, look(160, week(monday)), "2 hours are allowed")
 	require.Equal(t, "a detach 0 1; a detach 1 1", look(161, week(monday)))
 	read := memory.Hours
@@ -285,7 +285,7 @@ func TestCountedOnAnOlderHost(t *testing.T) {
 	require.Equal(t, "a end 11", planText(evaluate(policy, cluster, noon(0))))
 }
 
-// What counts for nobody although somebody uses it is shown, where others count.
+// What counts for no one although someone uses it is shown, where others count.
 func TestCountedForNobody(t *testing.T) {
 	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 - u0 started:? 0:1 | proc 11 - u1001 by:alice 1:1 | proc 12 - u1001 by:alice 0:1")
 	cluster.Hosts[0].Snapshot.Processes[2].NodeMissing = true

@@ -381,11 +381,11 @@ func interference(t *testing.T, from, cases uint64) {
 	require.Greater(t, acted, int(cases), "something is done in these fleets")
 }
 
-func TestPropertyForgeryOnOneHostHarmsNobodyElsewhere(t *testing.T) {
+func TestPropertyForgeryOnOneHostHarmsNoOneElsewhere(t *testing.T) {
 	interference(t, 0, proctest.Cases(10_000))
 }
 
-func TestSoakForgeryOnOneHostHarmsNobodyElsewhere(t *testing.T) {
+func TestSoakForgeryOnOneHostHarmsNoOneElsewhere(t *testing.T) {
 	proctest.Soak(t)
 	interference(t, 1_000_000, 1_000_000)
 }

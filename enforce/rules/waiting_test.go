@@ -58,7 +58,7 @@ func TestNothingIsTakenForWhatIsNoNeed(t *testing.T) {
 		{"she waits", nil, guests, []snapshot.Wait{carol}, "a detach 2 2"},
 		{"the job on one GPU goes, and not that on two", nil, busy, []snapshot.Wait{carol}, "a detach 0 1; a end 10"},
 		{"the GPU that suits", nil, guests, change(func(w *snapshot.Wait) { w.Suits = []snapshot.DeviceIndex{0} }), "a detach 0 1"},
-		{"nobody waits", nil, guests, []snapshot.Wait{}, ""},
+		{"no one waits", nil, guests, []snapshot.Wait{}, ""},
 		{"it isn't known who waits", nil, guests, nil, ""},
 		{"somebody else waits", nil, guests, change(func(w *snapshot.Wait) { w.Username = "dave" }), ""},
 		{"an account without a name", nil, guests, change(func(w *snapshot.Wait) { w.Username = "" }), ""},
@@ -141,13 +141,13 @@ func TestAWarningCountsEachGPUOnce(t *testing.T) {
 // TestAWaitThatEndsEndsTheWarning: what was taken for somebody is taken once.
 func TestAWaitThatEndsEndsTheWarning(t *testing.T) {
 	policy := stated{list: []*enforce.Cap{listed("owners", 0, together, about("alice bob"), whileWaiting("carol"))}}
-	waits, nobody := withWaits(t, guests, waitOf(1)), withWaits(t, guests)
+	waits, none := withWaits(t, guests, waitOf(1)), withWaits(t, guests)
 	var memory controllerMemory
 	plan := memory.Judge(policy, waits, noon(0))
 	require.Len(t, plan.Findings, 1)
 	require.Equal(t, "User bob is to give back GPUs: carol waits for 1 GPU, those who share cap owners have 3 GPUs, and 0 GPUs are allowed", plan.Findings[0].String())
 	require.Equal(t, []snapshot.DeviceIndex{2}, plan.Offers[0].GPUs)
-	require.Empty(t, memory.Judge(policy, nobody, noon(10)).Findings, "she has gone")
+	require.Empty(t, memory.Judge(policy, none, noon(10)).Findings, "she has gone")
 	require.Empty(t, planText(memory.Judge(policy, waits, noon(35))), "a new wait is warned for again")
 
 	require.Equal(t, "a detach 2 2", planText(memory.Judge(policy, waits, noon(65))))

@@ -157,7 +157,7 @@ func TestSlowSudoOfAnOldHost(t *testing.T) {
 					return time.Since(began), err
 				}) {
 					require.NoError(t, r.Err)
-					require.True(t, r.Host.Name == "a" || r.Value <= pool.Timeout+time.Second, "%s delays nobody else", r.Value)
+					require.True(t, r.Host.Name == "a" || r.Value <= pool.Timeout+time.Second, "%s delays no other host", r.Value)
 				}
 			}
 		})

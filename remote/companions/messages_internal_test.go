@@ -31,7 +31,7 @@ type lastingStep struct {
 const exempted, held, ended = "exempt until ", "while enforcement is on hold, as it is since ", "It is not exempt any more. "
 
 // TestWhatOperatorsDoAboutWarnings: those for whom a warning is running are told of an exemption, of its end, and of a
-// hold of over an hour; nobody else is.
+// hold of over an hour; no one else is.
 func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 	now := time.Date(2026, 11, 29, 9, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) string { return notify.Clock(now.Add(d)) }
@@ -68,7 +68,7 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 		"a GPU, perhaps another one": {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{Host: "a", Device: new(snapshot.DeviceIndex(0))}), over: true}},
 		"it ended by itself":         {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, over: true}, {event: []enforce.Event{over}, exempt: bob}},
 		"one of two parts went":      {{event: []enforce.Event{warn, second}, want: "2h"}, {event: []enforce.Event{act}, want: "now"}, {event: []enforce.Event{{Kind: enforce.EventChanged, ID: warn.ID, Finding: finding(true)}, {Kind: enforce.EventOver, ID: second.ID, Host: "a"}}}, {event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, over: true}},
-		"nobody was warned":          {{event: []enforce.Event{over}, exempt: bob}, {after: 2 * time.Hour, hold: hold}},
+		"no one was warned":          {{event: []enforce.Event{over}, exempt: bob}, {after: 2 * time.Hour, hold: hold}},
 		"a hold": {
 			{event: []enforce.Event{warn}, want: "2h"},
 			{hold: hold},

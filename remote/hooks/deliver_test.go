@@ -158,7 +158,7 @@ func TestAWebhookIsTriedAgain(t *testing.T) {
 }
 
 // A hook that hangs delays no other hook, costs no more than its queue, and says what is dropped.
-func TestASlowHookKeepsNobodyWaiting(t *testing.T) {
+func TestASlowHookDelaysNoOther(t *testing.T) {
 	var failed failures
 	slow := policy.Hook{Command: script(t, "exec sleep 1000"), Timeout: time.Hour, On: []policy.HookEvent{policy.OnWarn}}
 	out := filepath.Join(t.TempDir(), "out")

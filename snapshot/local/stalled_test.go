@@ -216,7 +216,7 @@ func TestSubordinateUIDsShareAQuota(t *testing.T) {
 	t.Cleanup(machine.Proc.Reader.Close)
 	machine.Brief = true
 	aliceHas(t, machine, proctest.OrdinaryUID)
-	proctest.Try(machine.Proc.HasFile("/", 0)).OK(t, "the helper has started: nobody's time is spent on it")
+	proctest.Try(machine.Proc.HasFile("/", 0)).OK(t, "the helper has started: no account's time is spent on it")
 	for i := range snapshot.UID(len(pids)) {
 		proctest.Try(machine.Proc.AllAccounts().Wait(t.Context(), 100_000+i)).OK(t)
 	}

@@ -58,7 +58,7 @@ func TestReserve(t *testing.T) {
 		"before another, with the pause":         {have: list{booked("b", 1, 1, 20, 21)}, ask: booked("a", 1, 1, 13, 14), rule: rule, as: 1},
 		"one that was cancelled in time":         {have: list{ended(booked("b", 1, 1, 20, 21), -1, false)}, ask: booked("a", 1, 1, 20, 21), rule: rule, as: 1},
 		"the same again":                         {have: append(many(7, func(int) snapshot.UID { return 1 }), booked("a", 1, 1, 300, 301)), ask: booked("a", 1, 8, -5, -6), as: 1},
-		"root for nobody":                        {ask: booked("a", 0, 1, 1, 2), want: "say for whom, with --user"},
+		"root without a user":                    {ask: booked("a", 0, 1, 1, 2), want: "say for whom, with --user"},
 		"nothing":                                {ask: booked("a", 1, 0, 1, 2), want: "reserve at least 1"},
 		"more than there are":                    {ask: booked("a", 1, 9, 1, 2), want: "this host has 8 GPUs, fewer than 9"},
 		"the past":                               {ask: booked("a", 1, 1, -1, 2), want: "Mon 2026-11-30 11:00 UTC is in the past"},

@@ -130,8 +130,8 @@ func TestThePolicyInForceStaysInForce(t *testing.T) {
 	})
 }
 
-// TestAnOrderIsFinishedThoughNobodyListens: its reader is gone before the first line is written.
-func TestAnOrderIsFinishedThoughNobodyListens(t *testing.T) {
+// TestAnOrderIsFinishedWithoutAReader: its reader is gone before the first line is written.
+func TestAnOrderIsFinishedWithoutAReader(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	h := f.Host("gpu-01")
 	env := genvtest.Activate(t, h, testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})

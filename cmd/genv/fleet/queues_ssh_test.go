@@ -87,7 +87,7 @@ func (q *twoQueues) begin(args ...string) (cmd *exec.Cmd, out, errs *strings.Bui
 	return cmd, out, errs
 }
 
-func (q *twoQueues) nobodyWaits() {
+func (q *twoQueues) noOneWaits() {
 	require.Eventually(q, func() bool { return len(q.ids("one"))+len(q.ids("two")) == 0 }, 20*time.Second, 50*time.Millisecond)
 }
 
@@ -117,7 +117,7 @@ func TestAnOfferOfAnotherHost(t *testing.T) {
 	for _, until := range note.Passed {
 		require.Less(t, until, since+2*time.Minute, "it wasn't let pass")
 	}
-	q.nobodyWaits()
+	q.noOneWaits()
 }
 
 // TestWaitInTheQueuesOfHosts: one wait with one id in the queues of two hosts. The first that keeps GPUs for it is the
@@ -134,7 +134,7 @@ func TestWaitInTheQueuesOfHosts(t *testing.T) {
 	require.NoError(t, cmd.Wait(), errs.String())
 	require.Equal(t, "two 2,5\n", out.String())
 	require.Contains(t, errs.String(), "\nWaiting: place 1 of 1 on one, two\n")
-	q.nobodyWaits()
+	q.noOneWaits()
 
 	activate := []string{"activate", "--gpus", "2", "--wait=8"}
 	require.Equal(t, genvtest.Result{

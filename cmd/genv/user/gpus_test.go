@@ -28,8 +28,8 @@ func (s *station) sicken(change func(d *simulated.Driver)) {
 	require.NoError(s.t, driver.Write(s.path("gpus.json")))
 }
 
-// TestFailedGPUsAreGivenToNobody: not by number, and not by index either.
-func TestFailedGPUsAreGivenToNobody(t *testing.T) {
+// TestFailedGPUsAreNotGiven: not by number, and not by index either.
+func TestFailedGPUsAreNotGiven(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []simulated.Fault{simulated.Lost, simulated.LostStderr, simulated.Gap, simulated.NeedsReset} {
 		s := newStation(t)

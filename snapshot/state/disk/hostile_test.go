@@ -237,7 +237,7 @@ func TestAnOddEntryHidesNoOther(t *testing.T) {
 		"no date":                           {odd: strings.Replace(mine, `"20/11/2026 21:10:33"`, `5`, 1), eid: "70", uid: 1},
 		"a pid that is a word":              {odd: strings.Replace(mine, `[1]`, `[1,"x"]`, 1), eid: "70", uid: 1},
 		"a uid that is a word: the shell's": {odd: strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), eid: "70", uid: 1},
-		"a uid that is a word: nobody's":    {odd: strings.Replace(strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), `[1]`, `[]`, 1)},
+		"a uid that is a word: unowned":     {odd: strings.Replace(strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), `[1]`, `[]`, 1)},
 		"it isn't an object":                {odd: `5`},
 		"it is listed twice":                {odd: one, eid: "1", uid: 1},
 	} {

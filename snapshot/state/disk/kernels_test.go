@@ -210,7 +210,7 @@ func TestAccountsThatHang(t *testing.T) {
 		asked, want[k] = append(asked, k), system.Unknown
 	}
 	begun := time.Now()
-	require.Equal(t, want, machine.Kernels(asked), "who hangs hides nobody else's kernel")
+	require.Equal(t, want, machine.Kernels(asked), "a user who hangs hides no other user's kernel")
 	require.Less(t, time.Since(begun), 3*time.Second)
 }
 

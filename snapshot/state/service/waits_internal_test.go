@@ -22,7 +22,7 @@ func waitOf(t *testing.T, id string, uid snapshot.UID, gpus int, since time.Dura
 	return &wait{noted: n, events: make(chan Answer, 1), ctx: t.Context()}
 }
 
-// TestWhoTakesNothingGoesBehind: with any number of waits, nobody has free GPUs kept minute after minute.
+// TestWhoTakesNothingGoesBehind: with any number of waits, no one has free GPUs kept minute after minute.
 func TestWhoTakesNothingGoesBehind(t *testing.T) {
 	const now = 2 * time.Hour
 	q := &waits{offers: []offer{{id: "m1", uid: 2, gpus: gpusOf(1), by: now - time.Second, told: true}}}
@@ -62,7 +62,7 @@ func TestAWaitIsForGPUs(t *testing.T) {
 	}
 }
 
-// TestWhatContainersUse: whatever uid their image has, they take nobody's turn, and no offer.
+// TestWhatContainersUse: whatever uid their image has, they take no one's turn, and no offer.
 func TestWhatContainersUse(t *testing.T) {
 	uses := func(index snapshot.DeviceIndex, c *snapshot.ContainerInfo) snapshot.Process {
 		return snapshot.Process{UID: new(snapshot.UID(1)), ContainerInfo: c, Usage: []snapshot.DeviceUsage{{Index: index}}}
@@ -85,7 +85,7 @@ func TestWhatContainersMayNotAsk(t *testing.T) {
 	}
 }
 
-// TestANoteThatCannotBeWritten is reported once, and written when there is room again, though nobody waits by then: a
+// TestANoteThatCannotBeWritten is reported once, and written when there is room again, though no one waits by then: a
 // controller would free GPUs for waits that are over.
 func TestANoteThatCannotBeWritten(t *testing.T) {
 	run, failed := filepath.Join(t.TempDir(), "run"), 0

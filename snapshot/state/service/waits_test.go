@@ -172,8 +172,8 @@ func TestAControllerFreesGPUsForAWait(t *testing.T) {
 	require.Eventually(t, func() bool { return fmt.Sprint(h.waits()) == "[a1 4001 1]" }, 10*time.Second, 10*time.Millisecond, "although it comes first")
 }
 
-// TestNobodyWaits: then the host isn't looked at, whatever is changed and told.
-func TestNobodyWaits(t *testing.T) {
+// TestNoWaits: then the host isn't looked at, whatever is changed and told.
+func TestNoWaits(t *testing.T) {
 	h := rootHost(t, 2)
 	h.looks = func() { t.Error("the host is looked at") }
 	_, stop := h.serve(t, service.Bounds{})
@@ -184,7 +184,7 @@ func TestNobodyWaits(t *testing.T) {
 	stop()
 }
 
-// TestASlowTurn: while GPUs are attached for a wait, nobody else waits for that, or gets these.
+// TestASlowTurn: while GPUs are attached for a wait, no other command waits for that, or gets these.
 func TestASlowTurn(t *testing.T) {
 	h := rootHost(t, 2)
 	begun, goOn := make(chan struct{}), make(chan struct{})
