@@ -41,9 +41,10 @@ func described(list []snapshot.Device) (gpus []nvidiasmi.GPU) {
 	return gpus
 }
 
-// gpus are rows of a table: for each GPU its index, then "ok", "unified", "failed", "unknown"
-// (with a problem), or "?" (its identity is in doubt), and the problem.
-func gpus(l nvidiasmi.Listing) (rows []string) {
+// gpus are for each GPU its index, then "ok", "unified", "failed", "unknown" (with a problem), or "?" (its identity is
+// in doubt), and the problem.
+func gpus(l nvidiasmi.Listing) string {
+	var list []string
 	for _, g := range l.GPUs {
 		state := "ok"
 		switch {
@@ -56,9 +57,9 @@ func gpus(l nvidiasmi.Listing) (rows []string) {
 		case g.Unified:
 			state = "unified"
 		}
-		rows = append(rows, strings.TrimSpace(fmt.Sprintf("%d %s %s", g.Index, state, g.Problem)))
+		list = append(list, strings.TrimSpace(fmt.Sprintf("%d %s %s", g.Index, state, g.Problem)))
 	}
-	return rows
+	return strings.Join(list, ", ")
 }
 
 // row is a healthy one.
@@ -66,70 +67,96 @@ func row(index int) string {
 	return fmt.Sprintf("%d, GPU-%d, 24576, 1, 0, 30, 15.00, NVIDIA GeForce RTX 3090, 550.163.01\n", index, index)
 }
 
+// What drivers print about a lost GPU: in place of its row or beside it, with its bus address or its index.
 const (
 	handle  = "Unable to determine the device handle for "
-	allOdd  = "[Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error]\n"
 	noError = handle + "GPU0000:02:00.0: Unknown Error"
+	later   = handle + "GPU0000:04:00.0: Unknown Error"
+	gpu1    = handle + "GPU1: 0000:02:00.0: Unknown Error"
+	gpu3    = handle + "gpu 3: Unknown Error"
+	odd     = "[Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error], "
+	allOdd  = odd + odd + "\n"
+	infoROM = "WARNING: infoROM is corrupted at gpu 0000:03:00.0"
+	denied  = "0, GPU-0, [Insufficient Permissions], [Insufficient Permissions], [N/A], 47, 60.00, A100"
+	gap     = "failed nvidia-smi lists later GPUs, and not this one"
 )
 
 // TestEveryGPUByItself: what drivers print about sick GPUs, and what is known then.
 func TestEveryGPUByItself(t *testing.T) {
 	for name, tt := range map[string]struct {
-		stdout, stderr string
-		code           int
-		want           []string
-		warnings       []string
+		out, err string // of nvidia-smi
+		code     int
+		want     string
+		warnings []string
 	}{
-		"a corrupted infoROM": {
-			row(0) + row(1) + "WARNING: infoROM is corrupted at gpu 0000:03:00.0\n", "", 14,
-			[]string{"0 ok", "1 ok"},
-			[]string{"WARNING: infoROM is corrupted at gpu 0000:03:00.0"},
+		"a corrupted infoROM":    {out: row(0) + row(1) + infoROM + "\n", code: 14, want: "0 ok, 1 ok", warnings: []string{infoROM}},
+		"lost, with a row":       {out: row(0) + noError + "\n" + allOdd + row(2), code: 15, want: "0 ok, 1 failed " + noError + ", 2 ok"},
+		"lost, without a row":    {out: row(0) + noError + "\n" + row(2), want: "0 ok, 1 failed " + noError + ", 2 ok"},
+		"lost, the last":         {out: row(0) + row(1) + noError, want: "0 ok, 1 ok, 2 failed " + noError},
+		"lost, on stderr":        {out: row(0) + row(2), err: gpu1 + "\n", want: "0 ok, 1 failed " + gpu1 + ", 2 ok"},
+		"lost, the index alone":  {out: row(0) + row(1), err: gpu3 + "\n", want: "0 ok, 1 ok, 2 " + gap + ", 3 failed " + gpu3},
+		"lost, on both":          {out: row(0) + noError + "\n" + row(2), err: noError + "\n", want: "0 ok, 1 failed " + noError + ", 2 ok"},
+		"lost, with a row of it": {out: row(0) + row(1), err: gpu1 + "\n", want: "0 ok, 1 failed " + gpu1},
+		"two lost":               {out: row(1) + noError + "\n" + later + "\n" + row(3), want: "0 failed " + noError + ", 1 ok, 2 failed " + later + ", 3 ok"},
+		"a gap":                  {out: row(0) + row(2), want: "0 ok, 1 " + gap + ", 2 ok"},
+		"far gaps":               {out: row(0) + row(900), want: "0 ok, 1 " + gap + ", 2 " + gap + ", 900 ok"},
+		"a row of errors alone": {
+			out: row(0) + allOdd, want: "0 ok, 1 failed UUID, total memory, used memory, utilization, temperature, power, index: Unknown Error",
 		},
-		"lost, with a row":       {row(0) + noError + "\n" + allOdd + row(2), "", 15, []string{"0 ok", "1 failed " + noError, "2 ok"}, nil},
-		"lost, without a row":    {row(0) + noError + "\n" + row(2), "", 0, []string{"0 ok", "1 failed " + noError, "2 ok"}, nil},
-		"lost, the last":         {row(0) + row(1) + noError, "", 0, []string{"0 ok", "1 ok", "2 failed " + noError}, nil},
-		"lost, on stderr":        {row(0) + row(2), handle + "GPU1: 0000:02:00.0: Unknown Error\n", 0, []string{"0 ok", "1 failed " + handle + "GPU1: 0000:02:00.0: Unknown Error", "2 ok"}, nil},
-		"lost, the index alone":  {row(0) + row(1), handle + "gpu 3: Unknown Error\n", 0, []string{"0 ok", "1 ok", "2 failed nvidia-smi lists later GPUs, and not this one", "3 failed " + handle + "gpu 3: Unknown Error"}, nil},
-		"lost, on both":          {row(0) + noError + "\n" + row(2), noError + "\n", 0, []string{"0 ok", "1 failed " + noError, "2 ok"}, nil},
-		"lost, with a row of it": {row(0) + row(1), handle + "GPU1: 0000:02:00.0: Unknown Error\n", 0, []string{"0 ok", "1 failed " + handle + "GPU1: 0000:02:00.0: Unknown Error"}, nil},
-		"two lost":               {row(1) + noError + "\n" + handle + "GPU0000:04:00.0: Unknown Error\n" + row(3), "", 0, []string{"0 failed " + noError, "1 ok", "2 failed " + handle + "GPU0000:04:00.0: Unknown Error", "3 ok"}, nil},
-		"a row of errors alone":  {row(0) + allOdd, "", 0, []string{"0 ok", "1 failed UUID, total memory, used memory, utilization, temperature, power, index: Unknown Error"}, nil},
-		"a gap":                  {row(0) + row(2), "", 0, []string{"0 ok", "1 failed nvidia-smi lists later GPUs, and not this one", "2 ok"}, nil},
-		"reset":                  {"0, GPU-0, 81559, 0, [GPU requires reset], [GPU requires reset], [GPU requires reset], H100\n" + row(1), "", 0, []string{"0 failed utilization, temperature, power: GPU requires reset", "1 ok"}, nil},
-		"off the bus":            {"0, GPU-0, 81559, 0, 0, [GPU is lost], 15.0, H100\n", "", 0, []string{"0 failed temperature: GPU is lost"}, nil},
-		"no UUID":                {"0, [Unknown Error], 81559, 0, 0, 30, 15.0, H100\n", "", 0, []string{"0 failed UUID: Unknown Error"}, nil},
-		"no memory":              {"0, GPU-0, [Unknown Error], 0, 0, 30, 15.0, H100\n", "", 0, []string{"0 failed total memory: Unknown Error"}, nil},
-		"no used memory":         {"0, GPU-0, 81559, [Unknown Error], 0, 30, 15.0, H100\n", "", 0, []string{"0 failed used memory: Unknown Error"}, nil},
-		"some values":            {"0, GPU-0, 49140, 6, [Unknown Error], 32, [Unknown Error], A6000\n", "", 0, []string{"0 unknown utilization, power: Unknown Error"}, nil},
-		"values not supported":   {"0, GPU-0, 49140, 6, [N/A], [Not Supported], [Insufficient Permissions], A6000\n", "", 0, []string{"0 ok"}, nil},
-		"unified memory":         {"0, GPU-0, [N/A], [N/A], 37, 52, 11.00, GB10\n", "", 0, []string{"0 unified"}, nil},
-		"nothing but unified":    {"0, ddae-1, [N/A], [N/A], [N/A], [N/A], [N/A], Orin (nvgpu)\n", "", 0, []string{"0 unified"}, nil},
-		"memory is not for us": {
-			"0, GPU-0, [Insufficient Permissions], [Insufficient Permissions], [N/A], 47, 60.00, A100\n", "", 0,
-			[]string{"0 ok"},
-			[]string{"0, GPU-0, [Insufficient Permissions], [Insufficient Permissions], [N/A], 47, 60.00, A100"},
+		"one index twice":         {out: row(0) + row(1) + row(1), want: "0 ok, 1 ? nvidia-smi lists GPU 1 twice"},
+		"a cut row":               {out: row(0) + "1, GPU-1, 245", want: `0 ok, 1 ? unexpected row: "1, GPU-1, 245"`},
+		"memory is not for us":    {out: denied + "\n", want: "0 ok", warnings: []string{denied}},
+		"an index that is beyond": {out: row(0) + "1024, GPU-1, 1, 1, 1, 1, 1, X\n", want: "0 ok", warnings: []string{"1024, GPU-1, 1, 1, 1, 1, 1, X"}},
+		"one UUID twice": {
+			out:  row(0) + "1, GPU-0, 24576, 1, 0, 30, 15.00, X\n" + row(2),
+			want: "0 ? nvidia-smi lists the UUID GPU-0 twice, 1 ? nvidia-smi lists the UUID GPU-0 twice, 2 ok",
 		},
-		"impossible values":       {"0, GPU-0, 49140, 6, 808334905, 2147483647, -1, A6000\n1, GPU-1, 49140, 6, 101, warm, nan, A6000\n", "", 0, []string{"0 ok", "1 ok"}, nil},
-		"impossible memory":       {"0, GPU-0, -1, 9223372036854775807, 0, 30, 15.0, A6000\n", "", 0, []string{"0 unknown total memory: -1; used memory: 9223372036854775807"}, nil},
-		"units":                   {"0, GPU-0, 16160 MiB, 3 MiB, 0 %, 31, 70.12 W, V100\n", "", 0, []string{"0 unknown total memory: 16160 MiB; used memory: 3 MiB"}, nil},
-		"one index twice":         {row(0) + row(1) + row(1), "", 0, []string{"0 ok", "1 ? nvidia-smi lists GPU 1 twice"}, nil},
-		"one UUID twice":          {row(0) + "1, GPU-0, 24576, 1, 0, 30, 15.00, X\n" + row(2), "", 0, []string{"0 ? nvidia-smi lists the UUID GPU-0 twice", "1 ? nvidia-smi lists the UUID GPU-0 twice", "2 ok"}, nil},
-		"a cut row":               {row(0) + "1, GPU-1, 245", "", 0, []string{"0 ok", `1 ? unexpected row: "1, GPU-1, 245"`}, nil},
-		"other lines":             {"hello, world\n" + row(0), "a message\n", 3, []string{"0 ok"}, []string{"a message", "nvidia-smi exited with 3", "hello, world"}},
-		"an escape in a UUID":     {"0, GPU-\x1b[31m0, 81559, 0, 0, 30, 15.0, H100\n", "", 0, []string{`0 unknown UUID: GPU-\x1b[31m0`}, nil},
-		"an escape in a name":     {"0, GPU-0, 81559, 0, 0, 30, 15.0, V\x1b[31m100\n", "", 0, []string{"0 ok"}, nil},
-		"an index that is beyond": {row(0) + "1024, GPU-1, 1, 1, 1, 1, 1, X\n", "", 0, []string{"0 ok"}, []string{"1024, GPU-1, 1, 1, 1, 1, 1, X"}},
-		"far gaps":                {row(0) + row(900), "", 0, []string{"0 ok", "1 failed nvidia-smi lists later GPUs, and not this one", "2 failed nvidia-smi lists later GPUs, and not this one", "900 ok"}, nil},
+		"other lines": {
+			out: "hello, world\n" + row(0), err: "a message\n", code: 3,
+			want: "0 ok", warnings: []string{"a message", "nvidia-smi exited with 3", "hello, world"},
+		},
 	} {
-		got, err := nvidiasmi.ParseDevices(nvidiasmi.RunResult{Stdout: []byte(tt.stdout), Stderr: []byte(tt.stderr), ExitCode: tt.code})
-		require.NoError(t, err, name)
-		require.Equal(t, tt.want, gpus(got), name)
-		require.Equal(t, tt.warnings, got.Warnings, name)
-		for _, g := range got.GPUs {
-			require.True(t, g.Utilization == nil || *g.Utilization <= 100, name)
-			require.True(t, g.Temperature == nil || *g.Temperature < 100, name)
-			require.False(t, strings.Contains(g.Name, "\x1b"), name)
-		}
+		requireGPUs(t, name, nvidiasmi.RunResult{Stdout: []byte(tt.out), Stderr: []byte(tt.err), ExitCode: tt.code}, tt.want, tt.warnings)
+	}
+}
+
+// TestValuesOfAGPU: the values of GPU 0 after its UUID, and what is known then.
+func TestValuesOfAGPU(t *testing.T) {
+	for values, want := range map[string]string{
+		"81559, 0, 0, [GPU is lost], 15.0, H100":     "failed temperature: GPU is lost",
+		"[Unknown Error], 0, 0, 30, 15.0, H100":      "failed total memory: Unknown Error",
+		"81559, [Unknown Error], 0, 30, 15.0, H100":  "failed used memory: Unknown Error",
+		"81559, 0, 0, 30, 15.0, V\x1b[31m100":        "ok",
+		"49140, 6, 808334905, 2147483647, -1, A6000": "ok",
+		"49140, 6, 101, warm, nan, A6000":            "ok",
+		"[N/A], [N/A], 37, 52, 11.00, GB10":          "unified",
+		"-1, 9223372036854775807, 0, 30, 15.0, A100": "unknown total memory: -1; used memory: 9223372036854775807",
+		"16160 MiB, 3 MiB, 0 %, 31, 70.12 W, V100":   "unknown total memory: 16160 MiB; used memory: 3 MiB",
+
+		"49140, 6, [Unknown Error], 32, [Unknown Error], A6000":                            "unknown utilization, power: Unknown Error",
+		"49140, 6, [N/A], [Not Supported], [Insufficient Permissions], A6000":              "ok",
+		"81559, 0, [GPU requires reset], [GPU requires reset], [GPU requires reset], H100": "failed utilization, temperature, power: GPU requires reset",
+	} {
+		requireGPUs(t, values, stdout("0, GPU-0, "+values+"\n"), "0 "+want, nil)
+	}
+	for row, want := range map[string]string{
+		"0, [Unknown Error], 81559, 0, 0, 30, 15.0, H100":            "0 failed UUID: Unknown Error",
+		"0, GPU-\x1b[31m0, 81559, 0, 0, 30, 15.0, H100":              `0 unknown UUID: GPU-\x1b[31m0`,
+		"0, ddae-1, [N/A], [N/A], [N/A], [N/A], [N/A], Orin (nvgpu)": "0 unified",
+	} {
+		requireGPUs(t, row, stdout(row+"\n"), want, nil)
+	}
+}
+
+func requireGPUs(t *testing.T, name string, printed nvidiasmi.RunResult, want string, warnings []string) {
+	t.Helper()
+	got := proctest.Try(nvidiasmi.ParseDevices(printed)).OK(t, name)
+	require.Equal(t, want, gpus(got), name)
+	require.Equal(t, warnings, got.Warnings, name)
+	for _, g := range got.GPUs {
+		require.True(t, g.Utilization == nil || *g.Utilization <= 100, name)
+		require.True(t, g.Temperature == nil || *g.Temperature < 100, name)
+		require.False(t, strings.Contains(g.Name, "\x1b"), name)
 	}
 }
 
