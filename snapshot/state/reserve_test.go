@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// noon is a Monday.
+// bookingTime is so many hours after the noon of a Monday.
 func bookingTime(hours float64) time.Time {
 	return time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC).Add(time.Duration(hours * float64(time.Hour)))
 }
@@ -38,6 +38,15 @@ func TestReserve(t *testing.T) {
 		}
 		return list
 	}
+	mine := func(int) snapshot.UID { return 1 }
+	others := func(i int) snapshot.UID { return snapshot.UID(10 + i) }
+	a := func(gpus int, from, until float64) snapshot.Reservation { return booked("a", 1, gpus, from, until) }
+	b := func(gpus int, from, until float64) snapshot.Reservation { return booked("b", 1, gpus, from, until) }
+	bobs := func(gpus int, from, until float64) snapshot.Reservation { return booked("b", 2, gpus, from, until) }
+	byRoot := func(r snapshot.Reservation) snapshot.Reservation { r.ByRoot = true; return r }
+	forEver := a(1, 1, 2)
+	forEver.Until = time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -12*3600))
+	at := func(hours float64) string { return bookingTime(hours).Format("Mon 2006-01-02 15:04 MST") }
 	type list = []snapshot.Reservation
 	for name, tt := range map[string]struct {
 		have, elsewhere list
@@ -46,49 +55,49 @@ func TestReserve(t *testing.T) {
 		as              snapshot.UID
 		want            string // of the error; empty for none
 	}{
-		"all of the rule":                        {ask: booked("a", 1, 4, 1, 25), rule: rule, as: 1},
-		"now":                                    {ask: booked("a", 1, 1, 0, 1), rule: rule, as: 1},
-		"this minute":                            {ask: booked("a", 1, 1, -0.01, 1), rule: rule, as: 1},
-		"root for somebody, beyond the rule":     {ask: booked("a", 1, 8, 1, 400)},
-		"a rule that bounds nothing":             {ask: booked("a", 1, 8, 1, 4000), rule: &snapshot.ReservationRule{}, as: 1},
-		"beside others":                          {have: list{booked("b", 2, 4, 0, 9)}, ask: booked("a", 1, 4, 1, 2), rule: rule, as: 1},
-		"when others end":                        {have: list{booked("b", 2, 8, 0, 9)}, ask: booked("a", 1, 4, 9, 10), rule: rule, as: 1},
-		"others that ended":                      {have: list{ended(booked("b", 2, 8, 0, 9), -1, false)}, ask: booked("a", 1, 4, 1, 2), rule: rule, as: 1},
-		"after the pause":                        {have: list{booked("b", 1, 1, -2, 1)}, ask: booked("a", 1, 1, 7, 8), rule: rule, as: 1},
-		"before another, with the pause":         {have: list{booked("b", 1, 1, 20, 21)}, ask: booked("a", 1, 1, 13, 14), rule: rule, as: 1},
-		"one that was cancelled in time":         {have: list{ended(booked("b", 1, 1, 20, 21), -1, false)}, ask: booked("a", 1, 1, 20, 21), rule: rule, as: 1},
-		"the same again":                         {have: append(many(7, func(int) snapshot.UID { return 1 }), booked("a", 1, 1, 300, 301)), ask: booked("a", 1, 8, -5, -6), as: 1},
+		"all of the rule":                        {ask: a(4, 1, 25), rule: rule, as: 1},
+		"now":                                    {ask: a(1, 0, 1), rule: rule, as: 1},
+		"this minute":                            {ask: a(1, -0.01, 1), rule: rule, as: 1},
+		"root for somebody, beyond the rule":     {ask: a(8, 1, 400)},
+		"a rule that bounds nothing":             {ask: a(8, 1, 4000), rule: &snapshot.ReservationRule{}, as: 1},
+		"beside others":                          {have: list{bobs(4, 0, 9)}, ask: a(4, 1, 2), rule: rule, as: 1},
+		"when others end":                        {have: list{bobs(8, 0, 9)}, ask: a(4, 9, 10), rule: rule, as: 1},
+		"others that ended":                      {have: list{ended(bobs(8, 0, 9), -1, false)}, ask: a(4, 1, 2), rule: rule, as: 1},
+		"after the pause":                        {have: list{b(1, -2, 1)}, ask: a(1, 7, 8), rule: rule, as: 1},
+		"before another, with the pause":         {have: list{b(1, 20, 21)}, ask: a(1, 13, 14), rule: rule, as: 1},
+		"one that was cancelled in time":         {have: list{ended(b(1, 20, 21), -1, false)}, ask: a(1, 20, 21), rule: rule, as: 1},
+		"the same again":                         {have: append(many(7, mine), a(1, 300, 301)), ask: a(8, -5, -6), as: 1},
 		"root without a user":                    {ask: booked("a", 0, 1, 1, 2), want: "say for whom, with --user"},
-		"nothing":                                {ask: booked("a", 1, 0, 1, 2), want: "reserve at least 1"},
-		"more than there are":                    {ask: booked("a", 1, 9, 1, 2), want: "this host has 8 GPUs, fewer than 9"},
-		"the past":                               {ask: booked("a", 1, 1, -1, 2), want: "Mon 2026-11-30 11:00 UTC is in the past"},
-		"for ever, which JSON has not":           {ask: snapshot.Reservation{ID: "a", UID: 1, GPUs: 1, From: bookingTime(1), Until: time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -12*3600))}, want: "its years are not from 1970 to 9000"},
-		"backwards":                              {ask: booked("a", 1, 1, 2, 2), want: "ends before it begins"},
+		"nothing":                                {ask: a(0, 1, 2), want: "reserve at least 1"},
+		"more than there are":                    {ask: a(9, 1, 2), want: "this host has 8 GPUs, fewer than 9"},
+		"the past":                               {ask: a(1, -1, 2), want: at(-1) + " is in the past"},
+		"for ever, which JSON has not":           {ask: forEver, want: "its years are not from 1970 to 9000"},
+		"backwards":                              {ask: a(1, 2, 2), want: "ends before it begins"},
 		"no id":                                  {ask: booked("", 1, 1, 1, 2), want: "at most 16 letters and digits"},
 		"an id like a table":                     {ask: booked("a  bob", 1, 1, 1, 2), want: "at most 16 letters and digits"},
-		"another person's id":                    {have: list{booked("a", 2, 1, 1, 2)}, ask: booked("a", 1, 1, 1, 2), as: 1, want: "another person's reservation has the id a"},
-		"no rule":                                {ask: booked("a", 1, 1, 1, 2), as: 1, want: "the policy lets you reserve nothing here"},
-		"more GPUs than the rule":                {ask: booked("a", 1, 5, 1, 2), rule: rule, as: 1, want: "at most 4 GPUs at once"},
-		"more together":                          {have: list{booked("b", 1, 2, 0, 3), booked("c", 1, 1, 2, 5), booked("d", 2, 2, 0, 9)}, ask: booked("a", 1, 2, 1, 4), rule: bound, as: 1, want: "you may reserve at most 4 GPUs at once on a host, and have 3 reserved at Mon 2026-11-30 14:00 UTC, the first until Mon 2026-11-30 15:00 UTC: at most 1 GPU more then"},
-		"no more together":                       {have: list{booked("b", 1, 4, 0, 3)}, ask: booked("a", 1, 1, 2, 4), rule: bound, as: 1, want: "and have 4 reserved at Mon 2026-11-30 14:00 UTC, the first until Mon 2026-11-30 15:00 UTC: no GPU more then"},
-		"one that was cancelled doesn't count":   {have: list{ended(booked("b", 1, 4, 1, 9), 0, false)}, ask: booked("a", 1, 4, 2, 4), rule: bound, as: 1},
-		"as many as before, later":               {have: list{booked("b", 1, 4, 0, 3)}, ask: booked("a", 1, 4, 3, 4), rule: bound, as: 1},
-		"root's count, too":                      {have: list{func() snapshot.Reservation { b := booked("b", 1, 6, 1, 2); b.ByRoot = true; return b }()}, ask: booked("a", 1, 1, 1, 4), rule: bound, as: 1, want: "and have 6 reserved at Mon 2026-11-30 13:00 UTC, the first until Mon 2026-11-30 14:00 UTC: no GPU more then"},
-		"as many elsewhere":                      {elsewhere: list{booked("b", 1, 4, 0, 3)}, ask: booked("a", 1, 4, 1, 4), rule: bound, as: 1},
-		"longer":                                 {ask: booked("a", 1, 1, 1, 26), rule: rule, as: 1, want: "at most 1d, and this is 1d1h"},
-		"further ahead":                          {ask: booked("a", 1, 1, 49, 50), rule: rule, as: 1, want: "the latest start is Wed 2026-12-02 12:00 UTC"},
-		"more at once":                           {have: list{booked("b", 1, 1, 20, 21)}, elsewhere: list{booked("c", 9, 1, 40, 41)}, ask: booked("a", 1, 1, 1, 2), rule: rule, as: 1, want: "you have 2 reservations, and 2 may be at once, on all hosts together: ask again after Tue 2026-12-01 09:00 UTC, for a start from Wed 2026-12-02 11:00 UTC"},
-		"more at once, without a pause":          {have: list{booked("b", 1, 1, 20, 21), booked("c", 1, 1, 1, 2)}, ask: booked("a", 1, 1, 1, 2), rule: &snapshot.ReservationRule{AtOnce: 1}, as: 1, want: "on all hosts together: ask again after Tue 2026-12-01 09:00 UTC"},
-		"at the earliest start that was said":    {have: list{ended(booked("b", 1, 1, -3, 9), -1.99, true)}, ask: booked("a", 1, 1, 4+1/60.0, 8), rule: rule, as: 1},
-		"a minute before that":                   {have: list{ended(booked("b", 1, 1, -3, 9), -1.99, true)}, ask: booked("a", 1, 1, 4, 8), rule: rule, as: 1, want: "the earliest start is Mon 2026-11-30 16:01 UTC"},
-		"in the pause":                           {have: list{booked("b", 1, 1, -2, 1)}, ask: booked("a", 1, 1, 6, 8), rule: rule, as: 1, want: "6h later: the earliest start is Mon 2026-11-30 19:00 UTC"},
-		"in the pause of one elsewhere":          {elsewhere: list{booked("b", 9, 1, -2, 1)}, ask: booked("a", 1, 1, 6, 8), rule: rule, as: 1, want: "the earliest start is Mon 2026-11-30 19:00 UTC"},
-		"too close before another":               {have: list{booked("b", 1, 1, 20, 21)}, ask: booked("a", 1, 1, 13, 15), rule: rule, as: 1, want: "the earliest start is Tue 2026-12-01 15:00 UTC"},
-		"in the pause of one cancelled too late": {have: list{ended(booked("b", 1, 1, 3, 9), -1, false)}, ask: booked("a", 1, 1, 4, 8), rule: rule, as: 1, want: "the earliest start is Mon 2026-11-30 17:00 UTC"},
-		"in the pause of one that lapsed":        {have: list{ended(booked("b", 1, 1, -3, 9), -2, true)}, ask: booked("a", 1, 1, 3, 8), rule: rule, as: 1, want: "the earliest start is Mon 2026-11-30 16:00 UTC"},
-		"what is reserved":                       {have: list{booked("b", 2, 3, 0, 5), booked("c", 3, 2, 3, 9)}, ask: booked("a", 1, 4, 1, 4), rule: rule, as: 1, want: "5 of the 8 GPUs of this host are reserved at Mon 2026-11-30 15:00 UTC, the first until Mon 2026-11-30 17:00 UTC"},
-		"the ninth of a person, also by root":    {have: many(8, func(int) snapshot.UID { return 1 }), ask: booked("a", 1, 1, 1, 2), want: "8 reservations are the maximum of one person"},
-		"the 65th of a host":                     {have: many(64, func(i int) snapshot.UID { return snapshot.UID(10 + i) }), ask: booked("a", 1, 1, 1, 2), want: "this host has 64 reservations, its maximum: reserve on another host"},
+		"another person's id":                    {have: list{booked("a", 2, 1, 1, 2)}, ask: a(1, 1, 2), as: 1, want: "another person's reservation has the id a"},
+		"no rule":                                {ask: a(1, 1, 2), as: 1, want: "the policy lets you reserve nothing here"},
+		"more GPUs than the rule":                {ask: a(5, 1, 2), rule: rule, as: 1, want: "at most 4 GPUs at once"},
+		"more together":                          {have: list{b(2, 0, 3), booked("c", 1, 1, 2, 5), booked("d", 2, 2, 0, 9)}, ask: a(2, 1, 4), rule: bound, as: 1, want: "you may reserve at most 4 GPUs at once on a host, and have 3 reserved at " + at(2) + ", the first until " + at(3) + ": at most 1 GPU more then"},
+		"no more together":                       {have: list{b(4, 0, 3)}, ask: a(1, 2, 4), rule: bound, as: 1, want: "and have 4 reserved at " + at(2) + ", the first until " + at(3) + ": no GPU more then"},
+		"one that was cancelled doesn't count":   {have: list{ended(b(4, 1, 9), 0, false)}, ask: a(4, 2, 4), rule: bound, as: 1},
+		"as many as before, later":               {have: list{b(4, 0, 3)}, ask: a(4, 3, 4), rule: bound, as: 1},
+		"root's count, too":                      {have: list{byRoot(b(6, 1, 2))}, ask: a(1, 1, 4), rule: bound, as: 1, want: "and have 6 reserved at " + at(1) + ", the first until " + at(2) + ": no GPU more then"},
+		"as many elsewhere":                      {elsewhere: list{b(4, 0, 3)}, ask: a(4, 1, 4), rule: bound, as: 1},
+		"longer":                                 {ask: a(1, 1, 26), rule: rule, as: 1, want: "at most 1d, and this is 1d1h"},
+		"further ahead":                          {ask: a(1, 49, 50), rule: rule, as: 1, want: "the latest start is " + at(48)},
+		"more at once":                           {have: list{b(1, 20, 21)}, elsewhere: list{booked("c", 9, 1, 40, 41)}, ask: a(1, 1, 2), rule: rule, as: 1, want: "you have 2 reservations, and 2 may be at once, on all hosts together: ask again after " + at(21) + ", for a start from " + at(47)},
+		"more at once, without a pause":          {have: list{b(1, 20, 21), booked("c", 1, 1, 1, 2)}, ask: a(1, 1, 2), rule: &snapshot.ReservationRule{AtOnce: 1}, as: 1, want: "on all hosts together: ask again after " + at(21)},
+		"at the earliest start that was said":    {have: list{ended(b(1, -3, 9), -1.99, true)}, ask: a(1, 4+1/60.0, 8), rule: rule, as: 1},
+		"a minute before that":                   {have: list{ended(b(1, -3, 9), -1.99, true)}, ask: a(1, 4, 8), rule: rule, as: 1, want: "the earliest start is Mon 2026-11-30 16:01 UTC"},
+		"in the pause":                           {have: list{b(1, -2, 1)}, ask: a(1, 6, 8), rule: rule, as: 1, want: "6h later: the earliest start is " + at(7)},
+		"in the pause of one elsewhere":          {elsewhere: list{booked("b", 9, 1, -2, 1)}, ask: a(1, 6, 8), rule: rule, as: 1, want: "the earliest start is " + at(7)},
+		"too close before another":               {have: list{b(1, 20, 21)}, ask: a(1, 13, 15), rule: rule, as: 1, want: "the earliest start is " + at(27)},
+		"in the pause of one cancelled too late": {have: list{ended(b(1, 3, 9), -1, false)}, ask: a(1, 4, 8), rule: rule, as: 1, want: "the earliest start is " + at(5)},
+		"in the pause of one that lapsed":        {have: list{ended(b(1, -3, 9), -2, true)}, ask: a(1, 3, 8), rule: rule, as: 1, want: "the earliest start is " + at(4)},
+		"what is reserved":                       {have: list{bobs(3, 0, 5), booked("c", 3, 2, 3, 9)}, ask: a(4, 1, 4), rule: rule, as: 1, want: "5 of the 8 GPUs of this host are reserved at " + at(3) + ", the first until " + at(5)},
+		"the ninth of a person, also by root":    {have: many(8, mine), ask: a(1, 1, 2), want: "8 reservations are the maximum of one person"},
+		"the 65th of a host":                     {have: many(64, others), ask: a(1, 1, 2), want: "this host has 64 reservations, its maximum: reserve on another host"},
 	} {
 		list, made, err := state.Reserve(tt.have, tt.ask, state.Reserver{UID: tt.as, Rule: tt.rule, Elsewhere: tt.elsewhere}, 8, bookingTime(0))
 		if tt.want != "" {
