@@ -14,6 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+type capList = []*enforce.Cap
+
 // listed is a cap of the policy's list, for everybody and all GPUs, with what is changed.
 func listed(id string, limit int64, change ...func(*enforce.Cap)) *enforce.Cap {
 	c := &enforce.Cap{
@@ -82,49 +84,49 @@ func TestListedCaps(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		settings enforce.Settings
-		list     []*enforce.Cap
+		list     capList
 		cluster  string
 		want     string
 	}{
-		{"a person's", count, []*enforce.Cap{listed("two", 2)}, four, "a detach 2 1"},
-		{"by model", count, []*enforce.Cap{listed("big", 0, ofModel("A100"))}, "a | " + envs + " | dev 0 model:A100-SXM4 1@01 | dev 1 model:RTX 1@02", "a detach 0 1"},
-		{"an unknown model is in none", count, []*enforce.Cap{listed("big", 0, ofModel("A100"))}, four, ""},
-		{"on other hosts", count, []*enforce.Cap{listed("b", 0, onHosts("b"))}, four, ""},
-		{"on each host", count, []*enforce.Cap{listed("one", 1, perHost)}, four + "\n" + strings.Replace(four, "a |", "b |", 1), "a detach 1 1; a detach 2 1; b detach 1 1; b detach 2 1"},
-		{"others' GPUs", count, []*enforce.Cap{listed("bobs", 0, about("bob"))}, four, "a detach 3 2"},
-		{"of somebody who may be a member", count, []*enforce.Cap{listed("bobs", 0, about("bob?"))}, four, ""},
-		{"together, whoever has most", count, []*enforce.Cap{listed("all", 3, together)}, busy, "a detach 2 1; a end 12"},
-		{"together, until they have as much", count, []*enforce.Cap{listed("all", 1, together)}, busy, "a detach 1 1; a detach 2 1; a detach 3 2; a end 11; a end 12; a end 13"},
-		{"together, the idle ones first", count, []*enforce.Cap{listed("all", 3, together)}, strings.Replace(busy, "| proc 13 2 u1002 by:bob 3:1", "", 1), "a detach 3 2"},
-		{"a GPU that two share goes for both", count, []*enforce.Cap{listed("all", 0, together, about("alice bob"))}, "a | " + envs + " | dev 0 1@01 2@02 3@03", "a detach 0 1; a detach 0 2"},
-		{"a share of the working GPUs", count, []*enforce.Cap{listed("half", 50, percent)}, four, "a detach 2 1"},
-		{"of which one has failed", count, []*enforce.Cap{listed("half", 50, percent)}, strings.Replace(four, "dev 3", "dev 3 failed", 1), "a detach 1 1; a detach 2 1"},
-		{"of which CUDA can't use one", count, []*enforce.Cap{listed("half", 50, percent)}, strings.Replace(four, "dev 3", "dev 3 unusable", 1), "a detach 1 1; a detach 2 1"},
-		{"all but one", count, []*enforce.Cap{listed("debugging", 1, allBut, together, perHost)}, busy, "a detach 2 1; a end 12"},
-		{"all but one, of which a member of another group has one", count, []*enforce.Cap{listed("debugging", 1, allBut, together, about("alice carol"))}, four, ""},
-		{"all but one, where an outsider shares", count, []*enforce.Cap{listed("debugging", 2, allBut, together, about("alice"))}, strings.Replace(four, "2 1@03", "2 1@03 2@05", 1), "a detach 1 1"},
-		{"all but one, where the outsider's goes by another cap", count, []*enforce.Cap{listed("none", 0, about("alice")), listed("debugging", 1, allBut, together, about("bob"))}, "a | " + envs + " | dev 0 1@01 2@02 | dev 1 2@01 | proc 10 1 u1001 by:alice 0:1 | proc 11 2 u1002 by:bob 1:1", "a detach 0 1; a detach 0 2; a end 10"},
-		{"environments", count, []*enforce.Cap{listed("envs", 0, about("alice"), counts(enforce.CapEnvironments))}, four, "a detach 0 1; a detach 1 1; a detach 2 1"},
-		{"memory", count, []*enforce.Cap{listed("memory", 81559<<20, about("alice"), counts(enforce.CapMemory))}, four, "a detach 1 1; a detach 2 1"},
-		{"two caps: what the first takes counts for no other", count, []*enforce.Cap{listed("two", 2), listed("all", 3, together)}, four, "a detach 2 1"},
+		{"a person's", count, capList{listed("two", 2)}, four, "a detach 2 1"},
+		{"by model", count, capList{listed("big", 0, ofModel("A100"))}, "a | " + envs + " | dev 0 model:A100-SXM4 1@01 | dev 1 model:RTX 1@02", "a detach 0 1"},
+		{"an unknown model is in none", count, capList{listed("big", 0, ofModel("A100"))}, four, ""},
+		{"on other hosts", count, capList{listed("b", 0, onHosts("b"))}, four, ""},
+		{"on each host", count, capList{listed("one", 1, perHost)}, four + "\n" + strings.Replace(four, "a |", "b |", 1), "a detach 1 1; a detach 2 1; b detach 1 1; b detach 2 1"},
+		{"others' GPUs", count, capList{listed("bobs", 0, about("bob"))}, four, "a detach 3 2"},
+		{"of somebody who may be a member", count, capList{listed("bobs", 0, about("bob?"))}, four, ""},
+		{"together, whoever has most", count, capList{listed("all", 3, together)}, busy, "a detach 2 1; a end 12"},
+		{"together, until they have as much", count, capList{listed("all", 1, together)}, busy, "a detach 1 1; a detach 2 1; a detach 3 2; a end 11; a end 12; a end 13"},
+		{"together, the idle ones first", count, capList{listed("all", 3, together)}, strings.Replace(busy, "| proc 13 2 u1002 by:bob 3:1", "", 1), "a detach 3 2"},
+		{"a GPU that two share goes for both", count, capList{listed("all", 0, together, about("alice bob"))}, "a | " + envs + " | dev 0 1@01 2@02 3@03", "a detach 0 1; a detach 0 2"},
+		{"a share of the working GPUs", count, capList{listed("half", 50, percent)}, four, "a detach 2 1"},
+		{"of which one has failed", count, capList{listed("half", 50, percent)}, strings.Replace(four, "dev 3", "dev 3 failed", 1), "a detach 1 1; a detach 2 1"},
+		{"of which CUDA can't use one", count, capList{listed("half", 50, percent)}, strings.Replace(four, "dev 3", "dev 3 unusable", 1), "a detach 1 1; a detach 2 1"},
+		{"all but one", count, capList{listed("debugging", 1, allBut, together, perHost)}, busy, "a detach 2 1; a end 12"},
+		{"all but one, of which a member of another group has one", count, capList{listed("debugging", 1, allBut, together, about("alice carol"))}, four, ""},
+		{"all but one, where an outsider shares", count, capList{listed("debugging", 2, allBut, together, about("alice"))}, strings.Replace(four, "2 1@03", "2 1@03 2@05", 1), "a detach 1 1"},
+		{"all but one, where the outsider's goes by another cap", count, capList{listed("none", 0, about("alice")), listed("debugging", 1, allBut, together, about("bob"))}, "a | " + envs + " | dev 0 1@01 2@02 | dev 1 2@01 | proc 10 1 u1001 by:alice 0:1 | proc 11 2 u1002 by:bob 1:1", "a detach 0 1; a detach 0 2; a end 10"},
+		{"environments", count, capList{listed("envs", 0, about("alice"), counts(enforce.CapEnvironments))}, four, "a detach 0 1; a detach 1 1; a detach 2 1"},
+		{"memory", count, capList{listed("memory", 81559<<20, about("alice"), counts(enforce.CapMemory))}, four, "a detach 1 1; a detach 2 1"},
+		{"two caps: what the first takes counts for no other", count, capList{listed("two", 2), listed("all", 3, together)}, four, "a detach 2 1"},
 
-		{"outside of environments, the newest", count, []*enforce.Cap{listed("one", 1)}, plain, "a end 11"},
-		{"outside of environments, where that doesn't count", enforce.Settings{}, []*enforce.Cap{listed("one", 1)}, plain, ""},
-		{"one job on three GPUs", count, []*enforce.Cap{listed("two", 2)}, "a | dev 0 | dev 1 | dev 2 | proc 10 - u1001 by:alice 0:1 1:1 2:1", "a end 10"},
-		{"an unknown environment counts with its account", count, []*enforce.Cap{listed("none", 0)}, "a | dev 0 | proc 10 ? u1001 by:alice 0:1", "a end 10"},
-		{"and where it doesn't count, nothing is done", enforce.Settings{}, []*enforce.Cap{listed("none", 0)}, "a | dev 0 | proc 10 ? u1001 by:alice 0:1", ""},
-		{"root's, a system account's, without a uid", count, []*enforce.Cap{listed("none", 0)}, "a | dev 0 | proc 10 - u0 0:1 | proc 11 - u33 by:www-data 0:1 | proc 12 - 0:1", ""},
-		{"an unproved container's", count, []*enforce.Cap{listed("none", 0)}, "a | dev 0 | proc 10 - u1001 by:alice started:? 0:1", ""},
-		{"a person's container", count, []*enforce.Cap{listed("none", 0)}, "a | dev 0 | proc 10 - u0 started:1001 0:1", "a end 10"},
-		{"plain and attached are one GPU", count, []*enforce.Cap{listed("one", 1)}, "a | " + envs + " | dev 0 1@01 | proc 10 - u1001 by:alice 0:1", ""},
-		{"and both go", count, []*enforce.Cap{listed("none", 0)}, "a | " + envs + " | dev 0 1@01 | proc 10 - u1001 by:alice 0:1", "a detach 0 1; a end 10"},
-		{"all but one, beside a daemon that is protected", count, []*enforce.Cap{listed("debugging", 1, allBut, together)}, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1 | proc 12 - u0 0:1 1:1 protected:mps", "a end 10"},
-		{"all but one, beside a desktop", count, []*enforce.Cap{listed("debugging", 1, allBut, together)}, "a | dev 0 screen | dev 1 screen | proc 10 - u1001 by:alice 0:1:C | proc 11 - u1001 by:alice 1:1:C | proc 12 - u0 0:1:G 1:1:G", "a end 10"},
-		{"all but one, beside root's job", count, []*enforce.Cap{listed("debugging", 1, allBut, together)}, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1 | proc 12 - u0 0:1", "a end 11"},
-		{"in an environment, on what isn't attached, the newest", count, []*enforce.Cap{listed("one", 1, together)}, "a | " + envs + " | dev 0 | dev 1 | proc 10 1 u1001 by:alice started-at:9 0:1 | proc 11 - u1002 by:bob started-at:8 1:1", "a end 10"},
-		{"a GPU is as old as whoever has it longest", count, []*enforce.Cap{listed("one", 1, together)}, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice started-at:8 0:1 | proc 11 - u1002 by:bob started-at:9 1:1 | proc 12 - u1003 by:carol started-at:10 0:1", "a end 11"},
-		{"who has most uses a GPU of somebody who has fewer", count, []*enforce.Cap{listed("two", 2, together)}, "a | dev 0 | dev 1 | dev 2 | proc 10 - u1001 by:alice started-at:8 0:1 | proc 11 - u1003 by:carol started-at:7 1:1 | proc 12 - u1003 by:carol started-at:7 2:1 | proc 13 - u1003 by:carol started-at:10 0:1", "a end 11"},
-		{"desktops", count, []*enforce.Cap{listed("none", 0)}, "a | dev 0 screen | proc 10 - u1001 by:alice 0:1:G", ""},
+		{"outside of environments, the newest", count, capList{listed("one", 1)}, plain, "a end 11"},
+		{"outside of environments, where that doesn't count", enforce.Settings{}, capList{listed("one", 1)}, plain, ""},
+		{"one job on three GPUs", count, capList{listed("two", 2)}, "a | dev 0 | dev 1 | dev 2 | proc 10 - u1001 by:alice 0:1 1:1 2:1", "a end 10"},
+		{"an unknown environment counts with its account", count, capList{listed("none", 0)}, "a | dev 0 | proc 10 ? u1001 by:alice 0:1", "a end 10"},
+		{"and where it doesn't count, nothing is done", enforce.Settings{}, capList{listed("none", 0)}, "a | dev 0 | proc 10 ? u1001 by:alice 0:1", ""},
+		{"root's, a system account's, without a uid", count, capList{listed("none", 0)}, "a | dev 0 | proc 10 - u0 0:1 | proc 11 - u33 by:www-data 0:1 | proc 12 - 0:1", ""},
+		{"an unproved container's", count, capList{listed("none", 0)}, "a | dev 0 | proc 10 - u1001 by:alice started:? 0:1", ""},
+		{"a person's container", count, capList{listed("none", 0)}, "a | dev 0 | proc 10 - u0 started:1001 0:1", "a end 10"},
+		{"plain and attached are one GPU", count, capList{listed("one", 1)}, "a | " + envs + " | dev 0 1@01 | proc 10 - u1001 by:alice 0:1", ""},
+		{"and both go", count, capList{listed("none", 0)}, "a | " + envs + " | dev 0 1@01 | proc 10 - u1001 by:alice 0:1", "a detach 0 1; a end 10"},
+		{"all but one, beside a daemon that is protected", count, capList{listed("debugging", 1, allBut, together)}, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1 | proc 12 - u0 0:1 1:1 protected:mps", "a end 10"},
+		{"all but one, beside a desktop", count, capList{listed("debugging", 1, allBut, together)}, "a | dev 0 screen | dev 1 screen | proc 10 - u1001 by:alice 0:1:C | proc 11 - u1001 by:alice 1:1:C | proc 12 - u0 0:1:G 1:1:G", "a end 10"},
+		{"all but one, beside root's job", count, capList{listed("debugging", 1, allBut, together)}, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1 | proc 12 - u0 0:1", "a end 11"},
+		{"in an environment, on what isn't attached, the newest", count, capList{listed("one", 1, together)}, "a | " + envs + " | dev 0 | dev 1 | proc 10 1 u1001 by:alice started-at:9 0:1 | proc 11 - u1002 by:bob started-at:8 1:1", "a end 10"},
+		{"a GPU is as old as whoever has it longest", count, capList{listed("one", 1, together)}, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice started-at:8 0:1 | proc 11 - u1002 by:bob started-at:9 1:1 | proc 12 - u1003 by:carol started-at:10 0:1", "a end 11"},
+		{"who has most uses a GPU of somebody who has fewer", count, capList{listed("two", 2, together)}, "a | dev 0 | dev 1 | dev 2 | proc 10 - u1001 by:alice started-at:8 0:1 | proc 11 - u1003 by:carol started-at:7 1:1 | proc 12 - u1003 by:carol started-at:7 2:1 | proc 13 - u1003 by:carol started-at:10 0:1", "a end 11"},
+		{"desktops", count, capList{listed("none", 0)}, "a | dev 0 screen | proc 10 - u1001 by:alice 0:1:G", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			require.Equal(t, tt.want, planText(evaluate(stated{all: tt.settings, list: tt.list}, parseCluster(t, tt.cluster), noon(0))))
@@ -134,7 +136,7 @@ func TestListedCaps(t *testing.T) {
 
 // The base of a share is kept while hosts don't answer, and waits for those that were never seen.
 func TestBaseOfAShare(t *testing.T) {
-	policy := stated{list: []*enforce.Cap{listed("half", 50, percent)}}
+	policy := stated{list: capList{listed("half", 50, percent)}}
 	const (
 		a    = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 | dev 3"
 		both = a + "\nb | dev 0 | dev 1 | dev 2 | dev 3"
@@ -158,7 +160,7 @@ func TestBaseOfAShare(t *testing.T) {
 
 // Time runs for a cap that people share, no matter who would lose; who is named later has a quarter of it.
 func TestTimeOfASharedCap(t *testing.T) {
-	policy := stated{list: []*enforce.Cap{listed("all", 3, together, func(c *enforce.Cap) { c.Warn = &enforce.Warn{For: 40 * time.Minute} })}, fleet: enforce.Fleet{Interval: time.Second}}
+	policy := stated{list: capList{listed("all", 3, together, func(c *enforce.Cap) { c.Warn = &enforce.Warn{For: 40 * time.Minute} })}, fleet: enforce.Fleet{Interval: time.Second}}
 	const (
 		alice = "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 1@02 | dev 2 2@03 | dev 3 1@04"
 		bob   = "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 2@02 | dev 2 2@03 | dev 3 2@04"
@@ -198,7 +200,7 @@ func TestTimeOfASharedCap(t *testing.T) {
 
 // Who is to lose more than the last warning said is warned again for what is added.
 func TestWarnedForWhatIsAdded(t *testing.T) {
-	policy := stated{all: enforce.Settings{Warn: lasting(30)}, list: []*enforce.Cap{listed("two", 2)}, fleet: enforce.Fleet{TellUsers: true}}
+	policy := stated{all: enforce.Settings{Warn: lasting(30)}, list: capList{listed("two", 2)}, fleet: enforce.Fleet{TellUsers: true}}
 	const warned, acts = "notify alice wait", "notify alice act"
 	var memory controllerMemory
 	gpus := 0
@@ -221,7 +223,7 @@ func TestGPUHours(t *testing.T) {
 	monday := time.Date(2026, 11, 16, 0, 0, 0, 0, time.Local)
 	week := func(begin time.Time) stated {
 		hours := listed("week", 2*3600, counts(enforce.CapHours), func(c *enforce.Cap) { c.Period, c.PeriodEnd = begin, begin.AddDate(0, 0, 7) })
-		return stated{list: []*enforce.Cap{hours}, fleet: enforce.Fleet{Interval: 10 * time.Minute}}
+		return stated{list: capList{hours}, fleet: enforce.Fleet{Interval: 10 * time.Minute}}
 	}
 	const two = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02"
 	var memory controllerMemory
@@ -248,7 +250,7 @@ func TestGPUHours(t *testing.T) {
 // Who would count for caps is said, where the policy doesn't have them count.
 func TestUncounted(t *testing.T) {
 	cluster := parseCluster(t, "a | env 1 alice u1001 | dev 0 1@01 | dev 1 | proc 10 - u1001 by:alice 1:1 | proc 11 - u1002 by:bob 1:1 | proc 12 - u1002 by:bob 1:1 | proc 13 - u0 1:1 | proc 14 1 u1001 by:alice 0:1")
-	list := []*enforce.Cap{listed("two", 2)}
+	list := capList{listed("two", 2)}
 	for _, tt := range []struct {
 		policy stated
 		want   enforce.Uncounted
@@ -281,7 +283,7 @@ func TestAnIdleGPUThatAnUnknownProcessUses(t *testing.T) {
 func TestCountedOnAnOlderHost(t *testing.T) {
 	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 ? u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1")
 	cluster.Hosts[0].Snapshot.FirstUID = nil
-	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("none", 0)}}
+	policy := stated{all: enforce.Settings{CountOutside: true}, list: capList{listed("none", 0)}}
 	require.Equal(t, "a end 11", planText(evaluate(policy, cluster, noon(0))))
 }
 
@@ -301,7 +303,7 @@ func TestCountedForNobody(t *testing.T) {
 // System accounts don't count, unless the policy names them.
 func TestCountedSystemAccounts(t *testing.T) {
 	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 - u998 by:jupyter 0:1 | proc 11 - u997 by:render 1:1")
-	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("none", 0)}, named: "jupyter"}
+	policy := stated{all: enforce.Settings{CountOutside: true}, list: capList{listed("none", 0)}, named: "jupyter"}
 	require.Equal(t, "a end 10", planText(evaluate(policy, cluster, noon(0))))
 }
 
@@ -320,7 +322,7 @@ func TestManyEnvironments(t *testing.T) {
 func TestAllButOneWhereMoreOfAnOutsiderIs(t *testing.T) {
 	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1")
 	cluster.Hosts[0].Snapshot.More = []snapshot.More{{UID: new(snapshot.UID(1002)), Processes: 1, GPUs: []snapshot.DeviceIndex{0}}}
-	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("debugging", 1, allBut, together, about("alice"))}}
+	policy := stated{all: enforce.Settings{CountOutside: true}, list: capList{listed("debugging", 1, allBut, together, about("alice"))}}
 	require.Equal(t, "a end 11", planText(evaluate(policy, cluster, noon(0))))
 }
 
@@ -346,23 +348,23 @@ func TestCounts(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		settings enforce.Settings
-		list     []*enforce.Cap
+		list     capList
 		user     snapshot.Username
 		want     string
 	}{
 		{"a key of its own", withMax(4), nil, "alice", "max-devices-per-user 3/4 here 2 [0 1] of [0 1 2] + 1 on [b]"},
 		{"who has nothing here", withMax(4), nil, "carol", "max-devices-per-user 1/4 here 0 [] of [0 1 2] + 1 on [b]"},
 		{"who has nothing anywhere", withMax(4), nil, "dan", "max-devices-per-user 0/4 here 0 [] of [0 1 2]"},
-		{"by model", count, []*enforce.Cap{listed("a100", 1, ofModel("A100"))}, "alice", "a100 1/1 here 1 [0] of [0 1]"},
-		{"on each host", count, []*enforce.Cap{listed("one", 2, perHost)}, "alice", "one 2/2 here 2 [0 1] of [0 1 2]"},
-		{"on other hosts", count, []*enforce.Cap{listed("b", 1, onHosts("b"))}, "alice", "b 1/1 here 0 [] of [] + 1 on [b]"},
-		{"together", count, []*enforce.Cap{listed("all", 9, together)}, "bob", "all 4/9 here 3 [0 1 2] of [0 1 2] + 1 on [b]"},
-		{"together, for who has nothing", count, []*enforce.Cap{listed("all", 9, together)}, "dan", "all 4/9 here 3 [0 1 2] of [0 1 2] + 1 on [b]"},
-		{"a share", count, []*enforce.Cap{listed("share", 100, percent, together)}, "bob", "share 4/4 here 3 [0 1 2] of [0 1 2] + 1 on [b]"},
-		{"environments", count, []*enforce.Cap{listed("envs", 3, counts(enforce.CapEnvironments))}, "alice", "envs 2/3 here 1 [] of [] + 1 on [b]"},
-		{"of others", count, []*enforce.Cap{listed("bobs", 1, about("bob"))}, "alice", ""},
-		{"who may be a member", count, []*enforce.Cap{listed("bobs", 1, about("bob?"))}, "bob", ""},
-		{"at other times", count, []*enforce.Cap{listed("rest", 1, func(c *enforce.Cap) { c.Resting = true })}, "alice", ""},
+		{"by model", count, capList{listed("a100", 1, ofModel("A100"))}, "alice", "a100 1/1 here 1 [0] of [0 1]"},
+		{"on each host", count, capList{listed("one", 2, perHost)}, "alice", "one 2/2 here 2 [0 1] of [0 1 2]"},
+		{"on other hosts", count, capList{listed("b", 1, onHosts("b"))}, "alice", "b 1/1 here 0 [] of [] + 1 on [b]"},
+		{"together", count, capList{listed("all", 9, together)}, "bob", "all 4/9 here 3 [0 1 2] of [0 1 2] + 1 on [b]"},
+		{"together, for who has nothing", count, capList{listed("all", 9, together)}, "dan", "all 4/9 here 3 [0 1 2] of [0 1 2] + 1 on [b]"},
+		{"a share", count, capList{listed("share", 100, percent, together)}, "bob", "share 4/4 here 3 [0 1 2] of [0 1 2] + 1 on [b]"},
+		{"environments", count, capList{listed("envs", 3, counts(enforce.CapEnvironments))}, "alice", "envs 2/3 here 1 [] of [] + 1 on [b]"},
+		{"of others", count, capList{listed("bobs", 1, about("bob"))}, "alice", ""},
+		{"who may be a member", count, capList{listed("bobs", 1, about("bob?"))}, "bob", ""},
+		{"at other times", count, capList{listed("rest", 1, func(c *enforce.Cap) { c.Resting = true })}, "alice", ""},
 		{"no cap", count, nil, "alice", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -371,7 +373,7 @@ func TestCounts(t *testing.T) {
 			require.Equal(t, tt.want, countsText(plan.Counts.On("a", tt.user)), "again")
 		})
 	}
-	explained := evaluate(stated{all: withMax(4), list: []*enforce.Cap{listed("envs", 3, counts(enforce.CapEnvironments))}}, parseCluster(t, cluster), noon(0))
+	explained := evaluate(stated{all: withMax(4), list: capList{listed("envs", 3, counts(enforce.CapEnvironments))}}, parseCluster(t, cluster), noon(0))
 	require.Equal(t, []string{
 		"max-devices-per-user: 3 GPUs of 4 GPUs; 2 GPUs on a (GPU 0,1); 1 GPU on b (GPU 0); first would go GPU 1 on a (it is idle)",
 		"cap envs: 2 environments of 3 environments; 1 environment on a; 1 environment on b",

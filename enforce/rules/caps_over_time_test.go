@@ -129,7 +129,7 @@ func TestPropertyOverTimeEverybodyIsWarned(t *testing.T) {
 			if minute == shortened {
 				warn = 20
 			}
-			policy := stated{fleet: enforce.Fleet{Interval: time.Second}, list: []*enforce.Cap{listed("own", int64(own), setWarn, about("carol")), listed("shared", int64(shared), setWarn, together)}}
+			policy := stated{fleet: enforce.Fleet{Interval: time.Second}, list: capList{listed("own", int64(own), setWarn, about("carol")), listed("shared", int64(shared), setWarn, together)}}
 			if l.IntN(8) == 0 {
 				l.attach(l.IntN(3), l.IntN(2), minute+off)
 			}
@@ -179,7 +179,7 @@ func TestPropertyOverTimeEverybodyIsWarned(t *testing.T) {
 func TestPropertyOverTimeHostsThatComeAndGo(t *testing.T) {
 	for seed := range proctest.Cases(60) {
 		l := newLab(seed)
-		policy := stated{list: []*enforce.Cap{listed("own", 3), listed("shared", 4, together, about("alice bob")), listed("half", 50, percent)}}
+		policy := stated{list: capList{listed("own", 3), listed("shared", 4, together, about("alice bob")), listed("half", 50, percent)}}
 		var memory controllerMemory
 		var cluster snapshot.Cluster
 		ask := []snapshot.Hostname{"h0", "h1"}
@@ -232,7 +232,7 @@ func attachedTo(n int) string {
 
 // Who takes more and more, or pauses for a moment, is warned once and in time of each thing.
 func TestWarnedOfEachThing(t *testing.T) {
-	policy := stated{all: enforce.Settings{Warn: enforce.Warn{For: 40 * time.Minute}}, list: []*enforce.Cap{listed("two", 2)}}
+	policy := stated{all: enforce.Settings{Warn: enforce.Warn{For: 40 * time.Minute}}, list: capList{listed("two", 2)}}
 	for _, tt := range []struct {
 		name string
 		has  map[int]int // GPUs from a minute on, while nothing is taken
@@ -264,7 +264,7 @@ func TestWarnedOfEachThing(t *testing.T) {
 // What got SIGTERM and still runs counts as gone: nothing else is lost in its place.
 func TestWhatCannotBeEndedCountsAsGone(t *testing.T) {
 	const began = "a | dev 0 | dev 1 | proc 10 - u1001 by:alice started-at:8 0:1 | proc 11 - u1001 by:alice started-at:9 1:1"
-	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("one", 1)}}
+	policy := stated{all: enforce.Settings{CountOutside: true}, list: capList{listed("one", 1)}}
 	var memory controllerMemory
 	plan := memory.Judge(policy, parseCluster(t, began), noon(0))
 	require.Equal(t, "a end 11", planText(plan))
@@ -292,7 +292,7 @@ func TestGPUHoursCountAlways(t *testing.T) {
 		"who may be in a group": {about("alice?"), loop, 1200, ""},
 	} {
 		var memory controllerMemory
-		policy, got := stated{fleet: row.fleet, list: []*enforce.Cap{listed("week", 1000, counts(enforce.CapHours), row.change)}}, ""
+		policy, got := stated{fleet: row.fleet, list: capList{listed("week", 1000, counts(enforce.CapHours), row.change)}}, ""
 		for minute := 0; minute <= 10; minute += 10 {
 			cluster := parseCluster(t, "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 1@02 | dev 2 2@03")
 			cluster.Hosts[0].AskedAt, cluster.Hosts[0].IsNew = noon(minute), true

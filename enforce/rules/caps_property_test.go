@@ -16,7 +16,7 @@ import (
 )
 
 // randomCaps are up to four caps of GPUs, with what each is about.
-func randomCaps(r *rand.Rand) (list []*enforce.Cap) {
+func randomCaps(r *rand.Rand) (list capList) {
 	for i := range 1 + r.IntN(4) {
 		c := listed(fmt.Sprint("cap", i), r.Int64N(5))
 		for _, change := range []func(*enforce.Cap){together, perHost, onHosts("h0"), onHosts("h1h2"), ofModel("A"), about("alice"), about("bob"), about("alice? bob")} {
@@ -163,7 +163,7 @@ func TestPropertyListedCapsTakeNothingInVain(t *testing.T) {
 		cluster, all := randomFleet(r)
 		list := randomCaps(r)
 		if r.IntN(2) == 0 {
-			list = []*enforce.Cap{listed("all", r.Int64N(6), together)}
+			list = capList{listed("all", r.Int64N(6), together)}
 		}
 		before := map[snapshot.Username][]string{}
 		for i, c := range list {
@@ -261,7 +261,7 @@ func BenchmarkListedCaps(b *testing.B) {
 		cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: snapshot.Hostname(fmt.Sprint("h", h)), Snapshot: s})
 	}
 	for _, most := range []int64{0, 20, 5} { // none, 64, and 64 that are exceeded
-		var list []*enforce.Cap
+		var list capList
 		for i := range min(most, 1) * 64 {
 			c := listed(fmt.Sprint("c", i), most+i%5, ofModel("A"))
 			if i%4 == 0 {

@@ -19,7 +19,7 @@ type stated struct {
 	fleet  enforce.Fleet
 
 	indices []enforce.ExemptGPU
-	list    []*enforce.Cap
+	list    capList
 	named   snapshot.Username
 	booking map[snapshot.Username]*snapshot.ReservationRule
 }
@@ -40,7 +40,7 @@ func (s stated) ReservationRule(user snapshot.Username) (*snapshot.ReservationRu
 	return s.booking[user], true
 }
 func (s stated) Names(user snapshot.Username) bool                   { return user == s.named }
-func (s stated) Caps(time.Time) []*enforce.Cap                       { return s.list }
+func (s stated) Caps(time.Time) capList                              { return s.list }
 func (s stated) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU { return s.indices }
 
 func (stated) Account(user snapshot.Username) snapshot.Username { return user }

@@ -114,7 +114,7 @@ func TestTwoPeopleShareAFleet(t *testing.T) {
 		cluster.Hosts[i].Name = snapshot.Hostname(fmt.Sprint(i))
 	}
 	begun := time.Now()
-	require.Len(t, items(evaluate(stated{list: []*enforce.Cap{listed("none", 0, together)}}, cluster, noon(0))), 15000)
+	require.Len(t, items(evaluate(stated{list: capList{listed("none", 0, together)}}, cluster, noon(0))), 15000)
 	require.Less(t, time.Since(begun), 5*time.Second)
 }
 
@@ -123,7 +123,7 @@ func TestManyAskWhatCounts(t *testing.T) {
 	for i := range 1024 {
 		text += " | dev " + itoa(i)
 	}
-	plan := evaluate(stated{list: slices.Repeat([]*enforce.Cap{listed("three", 3)}, 64)}, parseCluster(t, text), noon(0))
+	plan := evaluate(stated{list: slices.Repeat(capList{listed("three", 3)}, 64)}, parseCluster(t, text), noon(0))
 	begun := time.Now()
 	for i := range 1024 {
 		require.Len(t, plan.Counts.On("a", snapshot.Username(itoa(i)))[63].GPUs, 1024)

@@ -143,16 +143,16 @@ func TestCapsBesideReservations(t *testing.T) {
 	waiting := listed("waiting", 0, together, about("alice"), whileWaiting("carol"))
 	for _, tt := range []struct {
 		name string
-		list []*enforce.Cap
+		list capList
 		gpus int // that alice has reserved
 		want string
 	}{
-		{"nothing is reserved", []*enforce.Cap{all}, 0, "a detach 1 1; a detach 2 2; a detach 3 2"},
-		{"two are reserved", []*enforce.Cap{all}, 2, "a detach 3 2"},
-		{"one is", []*enforce.Cap{all}, 1, "a detach 2 2; a detach 3 2"},
-		{"a cap of each person", []*enforce.Cap{listed("each", 1)}, 2, "a detach 1 1; a detach 3 2"},
-		{"while somebody waits", []*enforce.Cap{waiting}, 0, "a detach 1 1"},
-		{"while somebody waits, two are reserved", []*enforce.Cap{waiting}, 2, ""},
+		{"nothing is reserved", capList{all}, 0, "a detach 1 1; a detach 2 2; a detach 3 2"},
+		{"two are reserved", capList{all}, 2, "a detach 3 2"},
+		{"one is", capList{all}, 1, "a detach 2 2; a detach 3 2"},
+		{"a cap of each person", capList{listed("each", 1)}, 2, "a detach 1 1; a detach 3 2"},
+		{"while somebody waits", capList{waiting}, 0, "a detach 1 1"},
+		{"while somebody waits, two are reserved", capList{waiting}, 2, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var memory controllerMemory

@@ -179,7 +179,7 @@ func TestAShorterWarningKeepsWhatWasTold(t *testing.T) {
 		five, six int // the minutes in which the two end
 	}{{true, nil, 60, 31}, {false, nil, 60, 31}, {false, []func(*enforce.Cap){scheduled}, 46, 30}, {false, []func(*enforce.Cap){together}, 60, 60}, {false, []func(*enforce.Cap){together, scheduled}, 46, 51}} {
 		var memory controllerMemory
-		policy := stated{all: enforce.Settings{NonEnvProcesses: row.rule, CountOutside: !row.rule, Warn: lasting(60)}, list: []*enforce.Cap{listed("none", 0, row.change...)}}
+		policy := stated{all: enforce.Settings{NonEnvProcesses: row.rule, CountOutside: !row.rule, Warn: lasting(60)}, list: capList{listed("none", 0, row.change...)}}
 		ended := map[string]int{}
 		for minute := range 70 {
 			cluster := alice

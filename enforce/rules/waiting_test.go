@@ -50,7 +50,7 @@ func TestNothingIsTakenForWhatIsNoNeed(t *testing.T) {
 	busy := guests + " | proc 10 1 u1001 by:alice 0:1 | proc 11 2 u1002 by:bob 1:1 2:1"
 	for _, tt := range []struct {
 		name    string
-		list    []*enforce.Cap
+		list    capList
 		cluster string
 		waits   []snapshot.Wait
 		want    string
@@ -72,15 +72,15 @@ func TestNothingIsTakenForWhatIsNoNeed(t *testing.T) {
 		{"one is free, offered to her", nil, guests + " | dev 3", change(func(w *snapshot.Wait) { w.Offered = []snapshot.DeviceIndex{3} }), ""},
 		{"one is free, but has failed", nil, guests + " | dev 3 failed", []snapshot.Wait{carol}, "a detach 2 2"},
 		{"one is free, and who waits before her let an offer pass", nil, guests + " | dev 3", []snapshot.Wait{{UID: 1004, Username: "dave", GPUs: 1, Passed: true}, carol}, ""},
-		{"one is free, and who waits before her may have none", []*enforce.Cap{listed("daves", 0, about("dave"))}, guests + " | dev 3", []snapshot.Wait{{UID: 1004, Username: "dave", GPUs: 1}, carol}, ""},
+		{"one is free, and who waits before her may have none", capList{listed("daves", 0, about("dave"))}, guests + " | dev 3", []snapshot.Wait{{UID: 1004, Username: "dave", GPUs: 1}, carol}, ""},
 		{"one is free, and who waits before her waits for more than there are", nil, guests + " | dev 3", []snapshot.Wait{{UID: 1004, Username: "dave", GPUs: 100}, carol}, ""},
 		{"one is free, for whom waits before her", nil, guests + " | dev 3", []snapshot.Wait{{UID: 1004, Username: "dave", GPUs: 1}, carol}, "a detach 2 2"},
 		{"all are used by outsiders, too", nil, "a | env 1 alice u1001 | env 5 dave u1004 | dev 0 1@01 5@02", []snapshot.Wait{carol}, ""},
-		{"another cap allows her none", []*enforce.Cap{listed("carols", 0, about("carol"))}, guests, []snapshot.Wait{carol}, ""},
-		{"she may be under such a cap", []*enforce.Cap{listed("carols", 0, about("carol?"))}, guests, []snapshot.Wait{carol}, ""},
-		{"she waits twice, and may have one", []*enforce.Cap{listed("carols", 1, about("carol"))}, guests, []snapshot.Wait{carol, carol}, "a detach 2 2"},
-		{"she waits twice, and may have two", []*enforce.Cap{listed("carols", 2, about("carol"))}, guests, []snapshot.Wait{carol, carol}, "a detach 1 2; a detach 2 2"},
-		{"another cap takes one anyway", []*enforce.Cap{listed("bobs", 1, about("bob"))}, guests, []snapshot.Wait{carol}, "a detach 2 2"},
+		{"another cap allows her none", capList{listed("carols", 0, about("carol"))}, guests, []snapshot.Wait{carol}, ""},
+		{"she may be under such a cap", capList{listed("carols", 0, about("carol?"))}, guests, []snapshot.Wait{carol}, ""},
+		{"she waits twice, and may have one", capList{listed("carols", 1, about("carol"))}, guests, []snapshot.Wait{carol, carol}, "a detach 2 2"},
+		{"she waits twice, and may have two", capList{listed("carols", 2, about("carol"))}, guests, []snapshot.Wait{carol, carol}, "a detach 1 2; a detach 2 2"},
+		{"another cap takes one anyway", capList{listed("bobs", 1, about("bob"))}, guests, []snapshot.Wait{carol}, "a detach 2 2"},
 		{"a MIG GPU isn't taken", nil, "a | env 1 alice u1001 | dev 0 mig 1@01", []snapshot.Wait{carol}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestWaitsOfSeveral(t *testing.T) {
 	dave := func(id string) snapshot.Wait { return snapshot.Wait{ID: id, UID: 1004, Username: "dave", GPUs: 1} }
 	waits := []snapshot.Wait{waitOf(1), dave("x"), dave("y")}
 	for limit, want := range []string{"", "a detach 2 2", "a detach 1 2; a detach 2 2"} {
-		policy := stated{list: []*enforce.Cap{listed("shared", int64(limit), together, about("carol dave")), owners}}
+		policy := stated{list: capList{listed("shared", int64(limit), together, about("carol dave")), owners}}
 		var memory controllerMemory
 		cluster := withWaits(t, guests, waits...)
 		memory.Judge(policy, cluster, noon(0))
@@ -119,7 +119,7 @@ func TestWaitsOfSeveral(t *testing.T) {
 
 // TestAWaitIsItsUsers: a wait of somebody else with the same id, which has what it needs on another host, changes nothing.
 func TestAWaitIsItsUsers(t *testing.T) {
-	policy := stated{list: []*enforce.Cap{listed("owners", 0, together, about("alice bob"), whileWaiting("carol"))}}
+	policy := stated{list: capList{listed("owners", 0, together, about("alice bob"), whileWaiting("carol"))}}
 	cluster := withWaits(t, guests+"\nb | dev 0", waitOf(1))
 	cluster.Hosts[1].Snapshot.Waits = []snapshot.Wait{{ID: "w", UID: 1004, Username: "mallory", GPUs: 1}}
 	var memory controllerMemory
@@ -130,7 +130,7 @@ func TestAWaitIsItsUsers(t *testing.T) {
 
 // TestAWarningCountsEachGPUOnce: of what people share, before anything of it is taken.
 func TestAWarningCountsEachGPUOnce(t *testing.T) {
-	policy := stated{list: []*enforce.Cap{listed("owners", 0, together, about("alice bob"), whileWaiting("carol"))}}
+	policy := stated{list: capList{listed("owners", 0, together, about("alice bob"), whileWaiting("carol"))}}
 	var memory controllerMemory
 	plan := memory.Judge(policy, withWaits(t, guests, waitOf(2)), noon(0))
 	require.Len(t, plan.Findings, 1)
@@ -140,7 +140,7 @@ func TestAWarningCountsEachGPUOnce(t *testing.T) {
 
 // TestAWaitThatEndsEndsTheWarning: what was taken for somebody is taken once.
 func TestAWaitThatEndsEndsTheWarning(t *testing.T) {
-	policy := stated{list: []*enforce.Cap{listed("owners", 0, together, about("alice bob"), whileWaiting("carol"))}}
+	policy := stated{list: capList{listed("owners", 0, together, about("alice bob"), whileWaiting("carol"))}}
 	waits, none := withWaits(t, guests, waitOf(1)), withWaits(t, guests)
 	var memory controllerMemory
 	plan := memory.Judge(policy, waits, noon(0))
@@ -186,7 +186,7 @@ func TestAHostOfManyWaits(t *testing.T) {
 				waits = append(waits, w)
 			}
 			c := withWaits(t, text, waits...)
-			policy := stated{list: []*enforce.Cap{listed("owners", 0, together, about("alice"), whileWaiting("carol"))}}
+			policy := stated{list: capList{listed("owners", 0, together, about("alice"), whileWaiting("carol"))}}
 			var memory controllerMemory
 			begun := time.Now()
 			memory.Judge(policy, c, noon(0))
