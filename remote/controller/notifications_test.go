@@ -78,7 +78,7 @@ func TestUsersAreNotifiedWhileOthersAreHeld(t *testing.T) {
 	}
 	p.hosts["b"] = []snapshot.PID{200}
 	require.Empty(t, cycleOf(t.Context(), c, policy).Results)
-	require.Contains(t, p.messages[len(p.messages)-1].Text, "Unless this changes soon, process 200 will be ended.")
+	require.Contains(t, fmt.Sprint(p.messages[1:]), "Unless this changes soon, process 200 will be ended.")
 	cycleOf(t.Context(), c, policy)
 	require.Zero(t, p.signals[200])
 	cycleOf(t.Context(), c, policy)
@@ -106,7 +106,7 @@ func TestNoActionWithoutAWarning(t *testing.T) {
 	require.Len(t, p.messages, 1)
 	log.from = 1000
 	require.Len(t, cycleOf(t.Context(), c, warn).Results, 1, "users who were warned have had their time")
-	require.Contains(t, p.messages[len(p.messages)-1].Text, "Unless this changes soon, process 200 will be ended.")
+	require.Contains(t, fmt.Sprint(p.messages[1:]), "Unless this changes soon, process 200 will be ended.")
 	require.Zero(t, p.signals[200])
 	cycleOf(t.Context(), c, warn)
 	cycleOf(t.Context(), c, warn)
