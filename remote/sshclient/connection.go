@@ -115,19 +115,15 @@ func (l *connection) close(why error) {
 
 // retire closes the connection, at once or when its sessions have ended.
 func (l *connection) retire() {
-	l.retired.Store(true)
-	l.closeUnused()
+	if l.retired.Store(true); len(l.sessions) == 0 {
+		l.close(errClosed)
+	}
 }
 
 // leave gives the place of a session back.
 func (l *connection) leave() {
-	<-l.sessions
-	l.closeUnused()
-}
-
-func (l *connection) closeUnused() {
-	if l.retired.Load() && len(l.sessions) == 0 {
-		l.close(errClosed)
+	if <-l.sessions; l.retired.Load() {
+		l.retire()
 	}
 }
 
