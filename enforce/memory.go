@@ -308,7 +308,6 @@ type ExemptGPU struct {
 // end, it is tried again after againAfter. If an outcome is unknown, what Begin noted stays. The host is asked for a
 // new snapshot before anything else is done there.
 func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time) Memory {
-	m = m.end(sent.Order.ID)
 	m.Hosts = copyOf(m.Hosts)
 	host := m.Hosts[sent.Host]
 	host.Acted = now
@@ -318,10 +317,12 @@ func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time
 		p := &sent.Order.Terminate[i].Process
 		start[p.PID] = p.Start
 	}
-	if slices.ContainsFunc(outcomes, func(o order.Outcome) bool { return !o.Status.IsOver() }) {
-		isSent := func(o order.OfHost) bool { return o.Order.ID == sent.Order.ID }
-		m.Ended = slices.DeleteFunc(slices.Clone(m.Ended), isSent) // what is left is found again
+	isSent := func(o order.OfHost) bool { return o.Order.ID == sent.Order.ID }
+	isLeft := func(o order.Outcome) bool { return !o.Status.IsOver() } // what is left is found again
+	if at := slices.IndexFunc(m.UnderWay, isSent); at >= 0 && !slices.ContainsFunc(outcomes, isLeft) {
+		m.Ended = append(slices.Clone(m.Ended), m.UnderWay[at])
 	}
+	m.UnderWay = slices.DeleteFunc(slices.Clone(m.UnderWay), isSent)
 	m.Stuck, m.LeftAlone = copyOf(m.Stuck), copyOf(m.LeftAlone)
 	for _, o := range outcomes {
 		p := snapshot.ProcessKey{Host: sent.Host, PID: o.PID, Start: start[o.PID]}
@@ -353,17 +354,6 @@ func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 			m.LeftAlone[key] = now.Add(cmp.Or(o.Order.Grace, order.DefaultGrace))
 		}
 	}
-	return m
-}
-
-func (m Memory) end(id string) Memory {
-	m.Ended = slices.Clone(m.Ended)
-	m.UnderWay = slices.DeleteFunc(slices.Clone(m.UnderWay), func(o order.OfHost) bool {
-		if o.Order.ID == id {
-			m.Ended = append(m.Ended, o)
-		}
-		return o.Order.ID == id
-	})
 	return m
 }
 
