@@ -243,15 +243,13 @@ func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {
 		e := &list[i]
-		for k := range cluster.Hosts {
-			h := &cluster.Hosts[k]
-			if e.Device == nil || h.Name != e.Host || h.Snapshot == nil {
-				continue
-			}
-			for _, d := range h.Snapshot.Devices {
-				if d.UUID != "" && e.IsOf(d.Index, d.UUID) {
-					e.Device, e.UUID = &d.Index, d.UUID
-				}
+		h := snapshot.Find(cluster.Hosts, func(h *snapshot.Host) bool { return h.Name == e.Host })
+		if e.Device == nil || h == nil || h.Snapshot == nil {
+			continue
+		}
+		for _, d := range h.Snapshot.Devices {
+			if d.UUID != "" && e.IsOf(d.Index, d.UUID) {
+				e.Device, e.UUID = &d.Index, d.UUID
 			}
 		}
 	}

@@ -116,9 +116,7 @@ func (f *File) layers(q enforce.Query) []layer {
 			layers = append(layers, layer{rank, i})
 		}
 	}
-	if len(layers) > 1 {
-		slices.SortStableFunc(layers, func(a, b layer) int { return slices.Compare(a.rank[:], b.rank[:]) })
-	}
+	slices.SortStableFunc(layers, func(a, b layer) int { return slices.Compare(a.rank[:], b.rank[:]) })
 	return layers
 }
 
@@ -128,9 +126,8 @@ func (f *File) merged(layers []layer, user snapshot.Username) Settings {
 		result.merge(&f.overrides[l.override].set)
 	}
 	result.merge(&f.Flags)
-	if own, ok := f.UserFlags[user]; ok {
-		result.merge(&own)
-	}
+	own := f.UserFlags[user]
+	result.merge(&own)
 	return result
 }
 

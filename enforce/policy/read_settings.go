@@ -45,9 +45,6 @@ func (s *Settings) has(key string) bool {
 }
 
 func (s *Settings) merge(from *Settings) {
-	if len(from.From) == 0 {
-		return
-	}
 	s.From = maps.Clone(s.From)
 	for _, key := range keys() {
 		if source, set := from.From[key.Key]; set {
