@@ -216,10 +216,7 @@ func (s *Status) lets(uid snapshot.UID, devices []snapshot.DeviceIndex) bool {
 	if uid == 0 || uid < s.FirstUID || s.UsersLeftOut > 0 {
 		return true
 	}
-	var user AllowedUser
-	if i := slices.IndexFunc(s.Users, func(u AllowedUser) bool { return u.UID == uid }); i >= 0 {
-		user = s.Users[i]
-	}
+	user := cmp.Or(snapshot.Find(s.Users, func(u *AllowedUser) bool { return u.UID == uid }), &AllowedUser{})
 	return user.Exempt || !slices.ContainsFunc(s.Devices, func(d Device) bool {
 		return d.Guarded && slices.Contains(devices, d.Index) && !slices.Contains(user.Devices, d.Index)
 	})

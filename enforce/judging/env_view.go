@@ -94,8 +94,7 @@ func UseBy(owner snapshot.UID, p *snapshot.Process) Certainty {
 	return Unused
 }
 
-// Cost is what losing the devices costs the environment's user: 0 without any, 1 without processes, and more the better
-// their use is proven.
+// Cost is what losing the devices costs the user: 0 without any, 1 without processes, more the better use is proven.
 func (v *EnvView) Cost() int8 {
 	if len(v.Attachments) == 0 {
 		return 0

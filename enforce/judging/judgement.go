@@ -125,12 +125,12 @@ func (j *Judgement) markUnderWay() {
 		}
 		if h != nil && h.Acted {
 			h.UnderWay.Add(&o.Order)
-			h.UnderWay.Orders--
 		}
 	}
 	for i := range j.Before.UnderWay {
 		o := &j.Before.UnderWay[i]
 		if h := j.ByName[o.Host]; h != nil {
+			h.UnderWay.Orders++
 			h.UnderWay.Add(&o.Order)
 		}
 	}

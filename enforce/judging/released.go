@@ -3,6 +3,7 @@ package judging
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -98,10 +99,7 @@ func (h *HostView) stillUses(eid snapshot.EnvID, key string) bool {
 	if env == nil || d == nil || env.Attached(d.Index) {
 		return env != nil && d == nil && len(env.Processes) > 0
 	}
-	for range env.On(d.Index) {
-		return true
-	}
-	return false
+	return slices.ContainsFunc(env.Processes, func(p *snapshot.Process) bool { return p.Uses(d.Index) != nil })
 }
 
 func (h *HostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool) {

@@ -20,7 +20,7 @@ type Draft struct {
 
 // UnderWay is what earlier orders are about that the host is still carrying out. It need not be in the draft.
 type UnderWay struct {
-	Orders    int
+	Orders    int // that go on
 	ending    map[snapshot.PID]snapshot.StartTime
 	detaching map[attachmentKey]bool
 }
@@ -41,7 +41,6 @@ func (u *UnderWay) Add(o *Order) {
 	if u.ending == nil {
 		u.ending, u.detaching = make(map[snapshot.PID]snapshot.StartTime), make(map[attachmentKey]bool)
 	}
-	u.Orders++
 	for i := range o.Terminate {
 		u.ending[o.Terminate[i].Process.PID] = o.Terminate[i].Process.Start
 	}

@@ -36,12 +36,9 @@ type nativeOrder struct {
 // Encode143 writes an order as `genv usage execute` of 1.4.3 reads it: one line, without a newline, start times, grace,
 // SIGKILL, names or finding ids. Unknown environments or memory are an error (see Process.Expressible).
 func Encode143(o Order) ([]byte, error) {
-	processes := o.processes()
-	for i := range processes {
-		if p := &processes[i]; !p.Expressible() {
-			return nil, fmt.Errorf("encode order: process %d has an unknown environment or memory, "+
-				"which the 1.4.3 format cannot express", p.PID)
-		}
+	if p := snapshot.Find(o.processes(), func(p *snapshot.Process) bool { return !p.Expressible() }); p != nil {
+		return nil, fmt.Errorf("encode order: process %d has an unknown environment or memory, which the 1.4.3 format "+
+			"cannot express", p.PID)
 	}
 	d, err := o.document143(snapshot.EncodeProcesses)
 	if err != nil {

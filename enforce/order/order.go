@@ -63,8 +63,7 @@ func (o *Options) Lasts() time.Duration {
 	return grace
 }
 
-// Termination names a process as it was judged: PID, start time, devices and environment. The host signals it only if
-// all are still the same.
+// Termination names a process as it was judged: PID, start time, devices, environment. The host signals no other one.
 type Termination struct {
 	Process snapshot.Process
 	Reasons
@@ -225,15 +224,10 @@ type Outcome struct {
 
 // ItemOf is the item that an outcome is about; both are nil if the order has none.
 func (o *Order) ItemOf(outcome Outcome) (*Termination, *Detachment) {
-	for i := range o.Terminate {
-		if t := &o.Terminate[i]; outcome.PID != 0 && t.Process.PID == outcome.PID {
-			return t, nil
-		}
+	if outcome.PID != 0 {
+		return snapshot.Find(o.Terminate, func(t *Termination) bool { return t.Process.PID == outcome.PID }), nil
 	}
-	for i := range o.Detach {
-		if d := &o.Detach[i]; outcome.PID == 0 && d.Device == outcome.Device && d.Environment.EID == outcome.EID {
-			return nil, d
-		}
-	}
-	return nil, nil
+	return nil, snapshot.Find(o.Detach, func(d *Detachment) bool {
+		return d.Device == outcome.Device && d.Environment.EID == outcome.EID
+	})
 }
