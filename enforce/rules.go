@@ -23,8 +23,7 @@ type rule struct {
 	isMovable bool                             // users can move a process from it to another such rule
 }
 
-// rules are all rules, in the order in which they are applied: each sees in the drafts of the hosts' orders what ends
-// because of those before it.
+// rules are all rules, in the order in which they are applied: each sees what ends because of those before it.
 var rules = []rule{
 	nonEnvProcessesRule, unreadableRule, envDevicesRule, processAgeRule,
 	envMemoryRule, // what ends because of the rules above frees memory

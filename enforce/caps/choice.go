@@ -295,8 +295,7 @@ func (c *choice) update(d *personDevice) {
 	}
 }
 
-// leaves reports whether a device goes anyway, or by what is chosen on other devices: all attachments end, and all
-// processes without one.
+// leaves reports whether a device goes anyway, or by the choice: all attachments end, and all processes without one.
 func (c *choice) leaves(d *personDevice) bool {
 	switch {
 	case len(d.Envs) == 0 && d.Unknown == judging.Proven:

@@ -70,24 +70,20 @@ func (c *Counting) findUncounted() {
 
 // judgeListed applies a cap of the list: to each person or to all together, on each host or on all.
 func (c *Counting) judgeListed(listed *policyCap) {
-	people := listed.members(c.inOrder)
-	if len(people) == 0 {
-		return
-	}
 	hosts := []*judging.HostView{nil}
 	if listed.PerHost {
 		hosts = c.Hosts
 	}
 	var whileWaiting []*capOn
 	for _, h := range hosts {
-		here, size := people, 1
+		here, size := c.inOrder, 1
 		if h != nil {
 			if !listed.OnHost(h.Name, h.Labels) {
 				continue
 			}
-			here = listed.members(c.people[h.Position])
+			here = c.people[h.Position]
 		}
-		if listed.Together {
+		if here = listed.members(here); listed.Together {
 			size = max(1, len(here))
 		}
 		for sharing := range slices.Chunk(here, size) {

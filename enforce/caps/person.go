@@ -37,8 +37,7 @@ type Counting struct {
 	reserved     map[*personDevice]bool // held within own reservations that run
 	counted      map[countKey]*counted
 
-	// Of the host that is counted: the devices, also by placeOf, room for more of them, and the caps of the list
-	// that are about GPUs of the host.
+	// Of the host that is counted: the devices, also by placeOf, room for more, and the caps about GPUs of the host.
 	here  []*personDevice
 	at    map[int]*personDevice
 	room  []personDevice

@@ -96,8 +96,7 @@ And there are {{.}} more, which are left out here.
 {{end}}`))
 })
 
-// Compose is the subject and the text, with whom to ask; empty for none. Both are safe to show: what users chose is
-// quoted and escaped.
+// Compose is the subject and the text, with whom to ask, if any. What users chose is quoted and escaped in both.
 func (l *Letter) Compose(contact string) (subject, body string) {
 	var b strings.Builder
 	if err := letterText().Execute(&b, struct {
