@@ -280,14 +280,11 @@ func writeOrder(d *folder.Folder, o Order, id string, now At) (Order, error) {
 func ReadOrder(dir string) (Order, error) {
 	s, err := orderNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Order{}, ErrNoOrder
+		err = ErrNoOrder
 	}
-	if err != nil {
-		return Order{}, err
-	}
-	o := s.Order
+	o := s.Order // nothing after an error
 	o.ID, o.Given, o.bootID, o.ends = s.ID, s.Time, s.BootID, time.Duration(s.EndsMS)*time.Millisecond
-	return o, nil
+	return o, err
 }
 
 func (s *storedOrder) check() error {

@@ -16,7 +16,7 @@ import (
 type stateWatch struct {
 	names   []string
 	changed chan struct{} // a change in at least one folder; buffered
-	file    *os.File      // nil for no inotify
+	file    *os.File      // nil for no inotify, which fails at each call
 }
 
 // watchEvents are changes of files and folders. IN_MODIFY is for 1.4.3, which writes in place and may keep them open.
@@ -35,9 +35,6 @@ func newStateWatch(names ...string) (*stateWatch, error) {
 }
 
 func (w *stateWatch) follow(dirs ...string) {
-	if w.file == nil {
-		return
-	}
 	conn, err := w.file.SyscallConn()
 	if err != nil {
 		return
@@ -50,9 +47,6 @@ func (w *stateWatch) follow(dirs ...string) {
 }
 
 func (w *stateWatch) run(ctx context.Context) {
-	if w.file == nil {
-		return
-	}
 	defer context.AfterFunc(ctx, func() { _ = w.file.Close() })()
 	defer func() { _ = w.file.Close() }()
 	buffer := make([]byte, 64<<10)

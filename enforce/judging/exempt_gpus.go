@@ -29,7 +29,7 @@ func (h *HostView) exemptByIndex() map[snapshot.DeviceIndex]bool {
 	if len(entries) == 0 {
 		return nil
 	}
-	exempt, all := make(map[snapshot.DeviceIndex]bool), false
+	exempt := make(map[snapshot.DeviceIndex]bool)
 	old := !slices.ContainsFunc(devices, func(d snapshot.Device) bool { return d.UUID != "" }) // genv 1.4.3 says none
 	for _, e := range entries {
 		known := slices.IndexFunc(h.j.Before.ExemptGPUs[h.Name], func(k enforce.ExemptGPU) bool {
@@ -47,9 +47,11 @@ func (h *HostView) exemptByIndex() map[snapshot.DeviceIndex]bool {
 			}
 		}
 		if e.UUID == "" {
-			all = true
 			h.j.Note(h, "which GPU the exempt index %s (%s) is can't be told yet, so no rule acts on its GPUs", e.Index,
 				e.Entry)
+			for i := range devices {
+				exempt[devices[i].Index] = true
+			}
 			continue
 		}
 		h.j.Next.ExemptGPUs[h.Name] = append(h.j.Next.ExemptGPUs[h.Name], e)
@@ -57,11 +59,6 @@ func (h *HostView) exemptByIndex() map[snapshot.DeviceIndex]bool {
 			if d := &devices[i]; d.UUID == e.UUID || d.UUID == "" && uuidIn(devices, e.UUID) == 0 {
 				exempt[d.Index] = true
 			}
-		}
-	}
-	for i := range devices {
-		if all {
-			exempt[devices[i].Index] = true
 		}
 	}
 	return exempt

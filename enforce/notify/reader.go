@@ -58,9 +58,7 @@ func (r Inbox) Show(all bool, now time.Time, show func([]KeptMessage) error) err
 	if err != nil || written.IsZero() {
 		return err
 	}
-	if r.Path != "" {
-		_ = os.MkdirAll(filepath.Dir(r.Path), 0o700) // opening the file says why it can't be written
-	}
+	_ = os.MkdirAll(filepath.Dir(r.Path), 0o700) // opening the file says why it can't be written
 	f, err := os.OpenFile(r.Path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return errors.Join(show(list), fmt.Errorf("%w: %w", ErrNotRemembered, err))

@@ -63,18 +63,16 @@ func (o *Override) hostRank(host string) (best int) {
 // overlap is the first minute of the week at which two overrides with schedules are equally specific for the same host
 // and user, and a setting that both have.
 func (o *Override) overlap(other *Override) (minute int, key string, found bool) {
-	hosts := func(o *Override) (names []string) {
-		for _, p := range o.hosts {
-			names = append(names, p.Expand()...)
-		}
-		return names
+	var hosts []string
+	for _, p := range o.hosts {
+		hosts = append(hosts, p.Expand()...)
 	}
 	sameUser := len(o.writtenUsers)+len(other.writtenUsers) == 0
 	for user, rank := range o.users {
 		sameUser = sameUser || other.users[user] == rank
 	}
 	sameHost := len(o.hosts)+len(other.hosts) == 0 ||
-		slices.ContainsFunc(hosts(o), func(host string) bool { return o.hostRank(host) == other.hostRank(host) })
+		slices.ContainsFunc(hosts, func(host string) bool { return o.hostRank(host) == other.hostRank(host) })
 	if o.when == nil || other.when == nil || !maps.Equal(o.labels, other.labels) || !sameUser || !sameHost {
 		return 0, "", false
 	}
