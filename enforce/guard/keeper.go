@@ -72,6 +72,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
+	if k.Clock == nil {
+		k.Clock = Now
+	}
 	s := &lockedKeeper{
 		Keeper: k, learned: make(chan func()), problems: problems{log: k.Log, now: map[string]string{}},
 	}

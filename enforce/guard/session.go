@@ -196,7 +196,7 @@ const (
 )
 
 func (s *lockedKeeper) step(ctx context.Context) {
-	now, err := s.now()
+	now, err := s.Clock()
 	if err != nil {
 		s.problems.set("clock", err.Error())
 		return // the lease in the kernel ends by itself
@@ -208,13 +208,6 @@ func (s *lockedKeeper) step(ctx context.Context) {
 		s.keep(ctx, now)
 	}
 	s.publish(now)
-}
-
-func (s *lockedKeeper) now() (At, error) {
-	if s.Clock != nil {
-		return s.Clock()
-	}
-	return Now()
 }
 
 // offReason is why the guard has to be off; empty if it has not.
@@ -329,7 +322,7 @@ func (s *lockedKeeper) failed(err error) bool {
 // session doesn't know yet.
 func (s *lockedKeeper) wasRemoved() {
 	s.readOrder()
-	now, err := s.now()
+	now, err := s.Clock()
 	if err == nil && s.offReason(now) == "" {
 		following := s.order.ID
 		s.order, _, err = OfferOrder(s.RunDir, Order{Mode: Off, By: "removal of its pins by hand"}, "", now,

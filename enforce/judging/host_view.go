@@ -10,7 +10,7 @@ import (
 )
 
 // HostView is what the rules see of a host: its snapshot without what is exempt, the indices that they need, and the
-// draft of its order. A hostile host may list many thousand environments: what rules ask often is found without scanning.
+// draft of its order. A host may list many thousand environments: what rules ask often is found without scanning.
 type HostView struct {
 	order.Draft
 	j        *Judgement
