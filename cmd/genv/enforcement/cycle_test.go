@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -278,6 +280,27 @@ func TestALoopThatHangs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a cycle left is collected after it, unless that is little.
+func TestGarbageIsCollectedAfterACycle(t *testing.T) {
+	t.Setenv("GOGC", "")
+	_, s := startService(t.Context(), zerolog.Nop(), false)
+	defer s.close()
+	debug.SetGCPercent(-1) // until close: it would collect by itself
+	collected := func(garbage int) uint32 {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		runtime.KeepAlive(make([]byte, garbage))
+		s.collect()
+		s.collecting.Lock() // until it is over
+		s.collecting.Unlock()
+		runtime.ReadMemStats(&after)
+		return after.NumForcedGC - before.NumForcedGC
+	}
+	require.Zero(t, collected(leastGarbage/2))
+	require.EqualValues(t, 1, collected(2*leastGarbage))
 }
 
 // A receiver that is stopped reads nothing: what it can't queue is dropped. It gets what is sent when it goes on.

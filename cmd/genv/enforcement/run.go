@@ -292,6 +292,9 @@ var errStopped = errors.New("the cycle was stopped")
 func (l *loop) show(ctx context.Context, round *controller.Round) error {
 	l.options.Progress.End()
 	l.service.status(round)
+	if l.options.loops() {
+		defer l.service.collect()
+	}
 	l.noteRecord(round)
 	if l.part != nil && !round.Stopped {
 		now := l.program.Now()

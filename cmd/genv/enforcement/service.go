@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
@@ -31,6 +32,7 @@ type service struct {
 	onTerminal bool // when it was started
 	oldPercent int  // of the garbage collector
 	percent    int  // that was set; 0 for none
+	collecting sync.Mutex
 	work       sync.WaitGroup
 
 	begun    time.Time
@@ -44,23 +46,32 @@ const (
 	stepSlack    = time.Minute // by which the loop may be late for its next step
 	notifyWithin = time.Second // for the receiver of a notification: while it is stopped, the kernel queues only a few
 
-	// The garbage collector runs at a sixth of the usual growth: a fleet's connections are many and don't change. With
+	// The garbage collector runs at a quarter of the usual growth: a fleet's connections are many and don't change. With
 	// few hosts it would run in every cycle, so leastGarbage bytes may collect first. GOGC overrides it.
-	gcPercent    = 16
+	gcPercent    = 24
 	leastGarbage = 4 << 20
 )
 
-func (s *service) paceGC() {
+// collect paces the garbage collector, and runs it in the background after a cycle that left half of what it waits for:
+// within the next cycle, what that one needs would be in memory, too.
+func (s *service) collect() {
 	if s.percent == 0 {
 		return
 	}
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	known := max(leastGarbage, live[0].Value.Uint64()) // 0 before the first collection
+	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(heap)
+	live, all := heap[0].Value.Uint64(), heap[1].Value.Uint64()
+	known := max(leastGarbage, live) // it is 0 before the first collection
 	percent := max(gcPercent, int(100*leastGarbage/known)/gcPercent*gcPercent)
 	if percent != s.percent { // to set it stops the program for a moment
 		debug.SetGCPercent(percent)
 		s.percent = percent
+	}
+	if all > live+max(leastGarbage, live*gcPercent/200) && s.collecting.TryLock() {
+		s.work.Go(func() {
+			defer s.collecting.Unlock()
+			runtime.GC()
+		})
 	}
 }
 
@@ -112,7 +123,6 @@ func (s *service) notify(state string) { NotifySystemd(s.log, state) }
 // status is what `systemctl status` shows. What is left of the cycle, to show it, takes less time than a cycle may.
 func (s *service) status(round *controller.Round) {
 	s.within(0)
-	s.paceGC()
 	answered, hosts := round.Cluster.CountAnswered(), len(round.Cluster.Hosts)
 	s.round = fmt.Sprintf("cycle %d: %d of %s answered, %s, %s", round.Number, answered, text.Plural(hosts, "host"),
 		text.Plural(len(round.Plan.Findings), "finding"), text.Plural(len(round.Results), "order"))
