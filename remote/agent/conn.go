@@ -251,7 +251,7 @@ func request[A any](ctx context.Context, c *Conn, t *streamTransport, limit time
 	body any,
 ) (A, error) {
 	return call(ctx, c, t, limit, func(ctx context.Context) (answer A, err error) {
-		err = t.call(ctx, name, body, &answer)
+		err = t.call(ctx, name, func() any { return body }, &answer)
 		return answer, err
 	})
 }

@@ -87,7 +87,9 @@ func giveBack(ctx context.Context, conns []*Conn) {
 	var calls sync.WaitGroup
 	for _, c := range conns {
 		if t, _ := c.streamWith(CapabilityFence); t != nil {
-			calls.Go(func() { _ = t.call(ctx, RequestGiveBack, struct{}{}, &struct{}{}) })
+			calls.Go(func() {
+				_ = t.call(ctx, RequestGiveBack, func() any { return struct{}{} }, &struct{}{})
+			})
 		}
 	}
 	calls.Wait()

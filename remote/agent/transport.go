@@ -169,20 +169,23 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	if allowance != told {
 		request.Allowance = allowance
 	}
-	if t.pool.DeviceAge != nil {
-		request.AgeMS = t.pool.DeviceAge().Milliseconds()
-	}
-	if t.pool.MaxAge != nil {
-		request.MaxAgeMS = t.pool.MaxAge(host).Milliseconds()
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		request.WithinMS = time.Until(deadline).Milliseconds()
-	}
 	if t.stream.Greeting.Can(CapabilityFence) {
 		request.Lease = leaseFor(t.pool.lease.Load(), t.tookOver.Load())
 	}
+	timed := func() any {
+		if t.pool.DeviceAge != nil {
+			request.AgeMS = t.pool.DeviceAge().Milliseconds()
+		}
+		if t.pool.MaxAge != nil {
+			request.MaxAgeMS = t.pool.MaxAge(host).Milliseconds()
+		}
+		if deadline, ok := ctx.Deadline(); ok {
+			request.WithinMS = time.Until(deadline).Milliseconds()
+		}
+		return request
+	}
 	var answer SnapshotAnswer
-	if err := t.call(ctx, RequestSnapshot, request, &answer); err != nil {
+	if err := t.call(ctx, RequestSnapshot, timed, &answer); err != nil {
 		return nil, err
 	}
 	if request.Lease != nil {
@@ -194,6 +197,13 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	if answer.Snapshot != nil {
 		return t.changed(&answer)
 	}
+	return t.unchanged(&answer, revision, last)
+}
+
+// unchanged is the last snapshot, that of a revision, with what the host says newly about its clock and tokens.
+func (t *streamTransport) unchanged(answer *SnapshotAnswer, revision uint64, last *snapshot.Snapshot) (
+	*snapshot.Snapshot, error,
+) {
 	if last == nil || answer.Revision != revision {
 		return nil, remote.Errorf(remote.InvalidOutput,
 			"the host reports revision %d as unchanged, but the last one that came is %d", answer.Revision, revision)
@@ -253,7 +263,7 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Or
 		GraceMS: o.Grace.Milliseconds(), Options: o.Options,
 		Lease: leaseFor(t.pool.lease.Load(), true),
 	}
-	err = t.call(ctx, RequestExecute, request, &answer)
+	err = t.call(ctx, RequestExecute, func() any { return request }, &answer)
 	if err == nil {
 		err = checkOutcomes(o, answer.Outcomes)
 	}
@@ -267,8 +277,10 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Or
 	return answer, err
 }
 
-func (t *streamTransport) call(ctx context.Context, name string, request, answer any) error {
-	body, err := json.Marshal(request)
+// call makes a request, and reads its answer. The request is made and encoded in a goroutine that ends: this one waits
+// for the host, as thousands do at a time, and a stack that has grown stays so.
+func (t *streamTransport) call(ctx context.Context, name string, request func() any, answer any) error {
+	body, err := within(context.WithoutCancel(ctx), func() ([]byte, error) { return json.Marshal(request()) })
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
