@@ -30,7 +30,7 @@ type Plan struct {
 	Uncounted     Uncounted
 	// Offers are what commands that wait get by caps that hold as far as others wait, or could have.
 	Offers []Offer
-	Counts Counts // nil before anything was judged
+	Counts Counts // nil once the cycle is over: it holds all that the rules saw
 }
 
 // Uncounted is how many processes of how many people caps and idle don't see without non-env-processes: count.

@@ -159,8 +159,7 @@ func (c *Controller) beginRound() {
 	before := &c.round
 	c.round = Round{
 		Standby: c.Policy == nil, Run: before.Run, Number: before.Number + 1, Start: c.Now(), DryRun: c.DryRun,
-		Cluster: before.Cluster, Plan: enforce.Plan{Counts: before.Plan.Counts},
-		Hold: c.Memory.Operator.Hold, Exemptions: c.Memory.Operator.Exemptions,
+		Cluster: before.Cluster, Hold: c.Memory.Operator.Hold, Exemptions: c.Memory.Operator.Exemptions,
 		Earlier: before.Early, Results: before.Results, Notified: before.Notified, unrecorded: before.unrecorded,
 	}
 	if c.round.Run == "" {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -83,10 +84,9 @@ func (c *Controller) carryOut(ctx context.Context, r *pendingAction) (text strin
 
 // explain says what the caps count for a user, as seen from a host, and which exemptions by operators apply.
 func (c *Controller) explain(host snapshot.Hostname, user snapshot.Username) []string {
-	var lines []string
-	if counts := c.round.Plan.Counts; counts != nil {
-		lines = counts.Explain(host, user)
-	}
+	now := c.Now()
+	plan, _, _ := rules.Judge(c.Memory.Operator.Policy(c.Policy, now), c.judgedCluster(), c.Memory.Rules, now)
+	lines := plan.Counts.Explain(host, user)
 	for i := range c.Memory.Operator.Exemptions {
 		e := &c.Memory.Operator.Exemptions[i]
 		isUser := e.User == "" || c.Policy.Account(e.User) == c.Policy.Account(user)
