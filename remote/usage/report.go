@@ -187,7 +187,7 @@ func NewReader(open func() (Store, error), now func() time.Time, groups Groups) 
 	return &Reader{open: open, now: now, groups: groups, reading: make(chan struct{}, 1), kept: make(map[Query]*Report)}
 }
 
-// Report returns a report by one of Choices that is at most a minute old. It must not be changed: others have it, too.
+// Report returns a report that is at most a minute old. It must not be changed: other viewers have it, too.
 func (r *Reader) Report(ctx context.Context, q Query) (*Report, error) {
 	if found := r.known(q); found != nil {
 		return found, nil
@@ -236,7 +236,10 @@ func (r *Reader) known(q Query) *Report {
 }
 
 func (r *Reader) read(ctx context.Context, q Query) (*Report, error) {
-	if q.By == ByGroup && r.groups == nil {
+	switch {
+	case !slices.Contains(Choices(), q.By):
+		return nil, fmt.Errorf("there are no reports by %q", q.By)
+	case q.By == ByGroup && r.groups == nil:
 		return nil, ErrNoGroups
 	}
 	s, err := r.open()
