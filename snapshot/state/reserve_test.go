@@ -29,15 +29,16 @@ func ended(r snapshot.Reservation, at float64, lapsed bool) snapshot.Reservation
 	return r
 }
 
+func many(n int, uid func(int) snapshot.UID) (list []snapshot.Reservation) {
+	for i := range n {
+		list = append(list, booked(fmt.Sprint("m", i), uid(i), 1, float64(100+10*i), float64(101+10*i)))
+	}
+	return list
+}
+
 func TestReserve(t *testing.T) {
 	rule := &snapshot.ReservationRule{GPUs: 4, Longest: 24 * time.Hour, Ahead: 48 * time.Hour, AtOnce: 2, Pause: 6 * time.Hour}
 	bound := &snapshot.ReservationRule{GPUs: 4}
-	many := func(n int, uid func(int) snapshot.UID) (list []snapshot.Reservation) {
-		for i := range n {
-			list = append(list, booked(fmt.Sprint("m", i), uid(i), 1, float64(100+10*i), float64(101+10*i)))
-		}
-		return list
-	}
 	mine := func(int) snapshot.UID { return 1 }
 	others := func(i int) snapshot.UID { return snapshot.UID(10 + i) }
 	a := func(gpus int, from, until float64) snapshot.Reservation { return booked("a", 1, gpus, from, until) }
