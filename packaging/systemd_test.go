@@ -99,12 +99,12 @@ func (m *machine) await(unit, status string) {
 	m.until(unit+" says "+status, func() bool { return strings.Contains("\n"+m.show(unit, "StatusText"), status) })
 }
 
-// until waits for something, or fails with the end of the machine's journal.
+// until waits for something, or fails with the end of the machine's journal and of that of each unit that failed.
 func (m *machine) until(what string, is func() bool) {
 	m.t.Helper()
 	for deadline := time.Now().Add(90 * time.Second); !is(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			log, _ := m.run("journalctl", "--no-pager", "--lines=50")
+			log, _ := m.run("sh", "-c", "systemctl --failed --plain --no-legend | cut -d' ' -f1 | xargs -rn1 journalctl --no-pager --lines=20 -u; journalctl --no-pager --lines=50")
 			require.FailNow(m.t, "no: "+what, log)
 		}
 	}
