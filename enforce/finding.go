@@ -124,7 +124,7 @@ func (f Finding) String() string {
 	return string(f.Rule)
 }
 
-// Advice is what its user should do, in a sentence or two. find finds an environment; nil if it is unknown.
+// Advice is what the user of the finding should do. find finds an environment; nil if it is unknown.
 func (f *Finding) Advice(find func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment) string {
 	env := find(f.Host, f.EID)
 	known := cmp.Or(f.Rule.of(), &rule{})
@@ -140,7 +140,7 @@ func (f *Finding) Advice(find func(snapshot.Hostname, snapshot.EnvID) *snapshot.
 		return adviceIdleEnds
 	case f.Rule == RuleIdle:
 		return fmt.Sprintf(adviceIdle, f.Warn.ends(), keepIdle(runs))
-	case f.Cap.OfHours(), f.Cap != nil && f.Cap.Limit == 0 && !f.Cap.Until.IsZero():
+	case f.Cap.OfHours(), f.Cap != nil && f.Cap.Limit == 0 && f.Cap.WaitsFor == "" && !f.Cap.Until.IsZero():
 		return "Save your work, and end it: you may have these GPUs again from " + snapshot.When(f.Cap.Until) + "."
 	case runs && known.adviceRun != "":
 		return known.adviceRun

@@ -30,7 +30,7 @@ func fewest(has map[int]int, devices ...*personDevice) int {
 	return least
 }
 
-// inTurn are devices of the same cost, the newest first. Of people who share a cap, who has most comes first.
+// inTurn are devices of the same cost, the newest first. Of people who share a cap, the one with the most is first.
 func (c *choice) inTurn(devices []*personDevice) iter.Seq[*personDevice] {
 	slices.SortFunc(devices, newerFirst)
 	if len(c.most) == 1 {

@@ -88,7 +88,7 @@ func invalidOrder(format string, args ...any) error {
 // First is the first uid that is guarded.
 func (o *Order) First() snapshot.UID { return cmp.Or(o.FirstUID, system.FirstUID()) }
 
-// ExemptsDevice says whether every user may open a device. If all have UUIDs, indices don't count: they may move.
+// ExemptsDevice says whether anyone may open a device. If all exempt ones have UUIDs, indices, which move, don't count.
 func (o *Order) ExemptsDevice(index snapshot.DeviceIndex, uuid snapshot.GPUUUID) bool {
 	if uuid != "" && len(o.ExemptUUIDs) == len(o.ExemptDevices) {
 		return slices.Contains(o.ExemptUUIDs, uuid)

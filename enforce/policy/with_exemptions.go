@@ -12,7 +12,7 @@ import (
 )
 
 // withExemptions is a policy with exemptions. As in a file, a process belongs to the user that the kernel reports. An
-// environment isn't exempt by its owner, which is a claim; but none of its attachments is idle or too old then.
+// environment isn't exempt by its owner, which is a claim; but no attachment of an exempt owner is idle or too old.
 type withExemptions struct {
 	enforce.Policy
 	at map[Who][]*Exemption // by host and user; one that is empty is any

@@ -43,7 +43,9 @@ func TestAdviceOfACap(t *testing.T) {
 	require.Equal(t, "Save your work, and end it: you may have these GPUs again from "+snapshot.When(noon(0))+".", hours.Advice(noEnvironment))
 	none := enforce.Finding{Rule: enforce.RuleCaps, Cap: &enforce.CapExcess{Counts: "gpus", Used: 1, Until: noon(0)}}
 	require.Equal(t, hours.Advice(noEnvironment), none.Advice(noEnvironment), "0 GPUs until then")
-	none.Cap.Limit = 1
+	none.Cap.WaitsFor = "alice waits for 1 GPU"
+	require.NotEqual(t, hours.Advice(noEnvironment), none.Advice(noEnvironment), "more than alice needs may stay")
+	none.Cap.Limit, none.Cap.WaitsFor = 1, ""
 	require.NotEqual(t, hours.Advice(noEnvironment), none.Advice(noEnvironment))
 	require.NotRegexp(t, "genv detach($|[^ ]| [^-])", enforce.RuleMaxDevicesPerUser.Advice())
 }
