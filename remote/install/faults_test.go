@@ -144,6 +144,14 @@ func TestPlaces(t *testing.T) {
 		done(t, f.installer(other).Uninstall, host) // by the one that is there
 		require.NoFileExists(t, f.place())
 	})
+	t.Run("a disk that users have filled", func(t *testing.T) { // of which root may still write a part
+		f.reset(nil)
+		df := "#!/bin/sh\necho head\necho /dev/sda 9999999 5555555 0 100% /\n"
+		require.NoError(t, proctest.WriteProgram(filepath.Join(f.Dir, "df"), []byte(df)))
+		proctest.Try(f.on("sudo -n mount --bind " + f.Dir + "/df /usr/bin/df")).OK(t)
+		done(t, f.installer(old).Install, host)
+		proctest.Try(f.on("sudo -n umount /usr/bin/df")).OK(t)
+	})
 	t.Run("another path", func(t *testing.T) {
 		f.reset(nil)
 		i := f.installer(current)

@@ -12,8 +12,8 @@ own=
 clean() { [ -z "$own" ] || rm -rf "$own"; }
 trap clean EXIT
 trap 'exit 1' HUP INT TERM PIPE
-roomy() {
-  free=$(df -Pk "$1" 2>/dev/null | { read -r _; read -r _ _ _ free _; echo "$free"; })
+roomy() { # for root, who may also write what a file system keeps back from users
+  free=$(df -Pk "$1" 2>/dev/null | { read -r _; read -r _ total used _ && echo $((total - used)); })
   [ "${free:-$room}" -ge "$room" ]
 }
 step begin
