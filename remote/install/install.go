@@ -198,7 +198,7 @@ func (v *installation) act(ctx context.Context) error {
 	switch line := strings.Join(answer["answer"], ""); {
 	case json.Unmarshal([]byte(line), &a) == nil:
 		return v.learn(&a)
-	case v.program == nil: // the genv that is there may be too old
+	case v.program == nil && mayBeSudo(err): // the genv that is there may be too old
 		return v.noProgram()
 	}
 	return interrupted(err, answer)
@@ -290,6 +290,8 @@ func NewProgram(data []byte) (*Binary, error) {
 		return nil, fmt.Errorf("it is for the machine %d, which is neither amd64 nor arm64", number)
 	case !bytes.Contains(data, mainPackage()):
 		return nil, errors.New("it is not genv")
+	case !bytes.Contains(data, []byte("genv/remote/install/onhost.(*Host).Serve")):
+		return nil, errors.New("it is an earlier genv; to install that, run its own `genv remote install`")
 	}
 	return p, nil
 }

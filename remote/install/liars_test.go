@@ -31,7 +31,7 @@ func elf(machine byte, words string) []byte {
 	return append(header, words...)
 }
 
-const words = "path\tgithub.com/seed-3119e985/genv/cmd/genv\n"
+const words = "path\tgithub.com/seed-3119e985/genv/cmd/genv\ngenv/remote/install/onhost.(*Host).Serve"
 
 func TestNewProgram(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -42,6 +42,7 @@ func TestNewProgram(t *testing.T) {
 		"arm64":        {elf(183, words), "arm64", ""},
 		"riscv":        {elf(243, words), "", "machine 243"},
 		"other":        {elf(62, "busybox"), "", "it is not genv"},
+		"earlier":      {elf(62, strings.Replace(words, "Serve", "", 1)), "", "run its own `genv remote install`"},
 		"genv-remote":  {elf(62, strings.Replace(words, "cmd/genv", "cmd/genv-remote", 1)), "", "it is not genv"},
 		"another main": {elf(62, strings.Replace(words, "cmd/genv", "cmd/genv-demo", 1)), "", "it is not genv"},
 		"script":       {[]byte("#!/bin/sh\n" + strings.Repeat("#", 100) + words), "", "not a program for 64-bit Linux"},
@@ -156,6 +157,9 @@ func TestNothingIsUploadedInVain(t *testing.T) {
 			require.Equal(t, tt.upload, string(proctest.Try(io.ReadAll(upload)).OK(t)[:len(tt.upload)]))
 		}
 	}
+	l := &liar{answers: []string{strings.Replace(honestLogin, "x86_64", "arm64", 1), "TOKEN here\nTOKEN end\n", "TOKEN step begin\n"}}
+	_, err := (&install.Installer{Runner: l, Programs: small()}).Uninstall(t.Context(), host)
+	require.ErrorContains(t, err, "interrupted after the step begin", "it may be a genv that knows all that is asked")
 }
 
 // TestCommandLinesForAnyShell: csh and fish pass them on to sh as they are. See also remote.Quote.
