@@ -52,8 +52,8 @@ const (
 	leastGarbage = 4 << 20
 )
 
-// collect paces the garbage collector, and runs it in the background after a cycle that left half of what it waits for:
-// within the next cycle, what that one needs would be in memory, too.
+// collect paces the garbage collector. After a cycle, it also runs it in the background if half of the garbage is there
+// for which it would run by itself. That would be within the next cycle, when what that one needs is in memory, too.
 func (s *service) collect() {
 	if s.percent == 0 {
 		return
