@@ -46,10 +46,21 @@ type Report struct {
 
 // ReportRow is a user, a group, a host, a model or a day.
 type ReportRow struct {
-	Key string `json:"key"` // empty if unknown
+	Key string `json:"key"` // empty: unknown; by host, the fleet
 	Amounts
 	Share float64 `json:"share"`                  // of the attached time of all rows, 0 to 1
 	Peak  *int64  `json:"peak_devices,omitempty"` // at a time; missing for groups
+}
+
+// Shown is what people read for a key of the report.
+func Shown(by, key string) string {
+	switch {
+	case key != "":
+		return key
+	case by == ByHost:
+		return "(fleet)" // findings of caps are of all hosts
+	}
+	return "(unknown)"
 }
 
 // Arrange sorts the rows, the longest attached time first but days by date, and sets their shares. Rows that are days

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"fmt"
 	"html/template"
 	"net/url"
@@ -38,7 +37,7 @@ var functions = template.FuncMap{
 	"state":     func(s gpus.State) string { return states[s] },
 	"rule":      func(r enforce.Rule) string { return line(string(r)) },
 	"via":       func(via agent.Via) string { return unusual[via] },
-	"usageName": func(key string) string { return line(cmp.Or(key, "(unknown)")) }, // of a row of a report
+	"usageName": func(by, key string) string { return line(usage.Shown(by, key)) },
 }
 
 const maxItems = 20 // of a list, unless a template says: hosts and users can make it as long as they like

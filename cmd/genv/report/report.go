@@ -266,13 +266,10 @@ func writeSummary(w io.Writer, d *usage.Report) {
 }
 
 func keyOf(by, key string) string {
-	switch {
-	case key == "":
-		return "(unknown)"
-	case by == usage.ByUser && key != string(usage.Other):
+	if by == usage.ByUser && key != "" && key != string(usage.Other) {
 		return gpus.ShownUser(snapshot.Username(key))
 	}
-	return text.PrintableLines(key)
+	return text.PrintableLines(usage.Shown(by, key))
 }
 
 // table is the rows as text, with as many columns as fit into a width; all with 0.

@@ -36,6 +36,13 @@ func document() *usage.Report {
 	return d
 }
 
+// byHost has findings of caps, which no host has.
+func byHost() *usage.Report {
+	d := document()
+	d.By = usage.ByHost
+	return d
+}
+
 // A table is as wide as the terminal, if that is possible.
 func TestTable(t *testing.T) {
 	wide := table(document(), render.Output{}, 160)
@@ -52,6 +59,8 @@ func TestTable(t *testing.T) {
 		}
 	}
 	require.NotContains(t, table(document(), render.Output{NoHeader: true}, 0), "USER")
+	require.NotContains(t, table(byHost(), render.Output{}, 0), "(unknown)")
+	require.Contains(t, table(byHost(), render.Output{}, 0), "(fleet)")
 }
 
 func TestCSV(t *testing.T) {
@@ -68,6 +77,8 @@ func TestHTML(t *testing.T) {
 	require.NoError(t, write(&command.Program{Out: &b}, document(), render.Output{Format: html}))
 	require.Contains(t, b.String(), "<h1>GPU usage by user</h1>")
 	require.Contains(t, b.String(), `<th scope="row">bob\x1b[31m</th>`)
+	require.NoError(t, write(&command.Program{Out: &b}, byHost(), render.Output{Format: html}))
+	require.Contains(t, b.String(), `<th scope="row">(fleet)</th>`)
 }
 
 func TestPrimaryGroups(t *testing.T) {
