@@ -310,6 +310,24 @@ func TestAtTheSameTime(t *testing.T) {
 	}
 }
 
+// TestHostsThatShareThePlace: /usr/local may be that of a file server, and all hosts install at the same time.
+func TestHostsThatShareThePlace(t *testing.T) {
+	t.Parallel()
+	f, old, current := startHost(t)
+	const run = `"$1" host install`
+	const onOther = `unshare -mu sh -c 'echo $$ >/proc/sys/kernel/hostname; for d in /run /etc/sudoers.d; do mount -t tmpfs -o mode=755 none $d; done; exec "$@"' sh `
+	for _, before := range []*install.Binary{nil, old} {
+		f.reset(before)
+		i := f.installer(current)
+		i.Runner = changed{f.client, func(c *remote.Command) { c.Stdin = bytes.ReplaceAll(c.Stdin, []byte(run), []byte(onOther+run)) }}
+		for _, r := range remote.Each(t.Context(), []remote.Host{host, host, host, host, host, host}, 6, i.Install) {
+			require.NoError(t, r.Err)
+		}
+		f.requireWorking(current)
+		f.requireClean()
+	}
+}
+
 // TestAnUploadThatIsChanged: what arrives with another checksum, or cut short, is not installed.
 func TestAnUploadThatIsChanged(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,14 @@ import (
 // leftover begins the names of temporary files. sudo ignores them because of the dot.
 const leftover = ".genv-install-"
 
+// ownLeftover begins those of this host: others may have the same /usr/local, and install at the same time.
+func ownLeftover() string {
+	name, _ := os.Hostname() // the kernel always has one
+	return leftover + name + "-"
+}
+
 func staged(file string) string {
-	return filepath.Join(filepath.Dir(file), leftover+filepath.Base(file))
+	return filepath.Join(filepath.Dir(file), ownLeftover()+filepath.Base(file))
 }
 
 const (
@@ -36,8 +42,8 @@ func (i *installation) install(ctx context.Context) error {
 	if i.Check {
 		return nil
 	}
-	i.removeLeftovers()
-	defer i.removeLeftovers()
+	i.removeLeftovers(ownLeftover())
+	defer i.removeLeftovers(ownLeftover())
 	if plan.files() {
 		err = i.apply(ctx, plan)
 	}
@@ -61,13 +67,13 @@ func uninterrupted(ctx context.Context) context.Context {
 }
 
 // removeLeftovers removes temporary files, also of an interrupted installation: the lock says that none is under way.
-func (i *installation) removeLeftovers() {
+func (i *installation) removeLeftovers(begin string) {
 	dirs := []string{path.Dir(i.Path), SudoersFolder}
 	if i.found.ShimsUnsafe == nil {
 		dirs = append(dirs, path.Dir(i.shims()[0].path))
 	}
 	for _, dir := range dirs {
-		files, _ := filepath.Glob(i.at(path.Join(dir, leftover+"*"))) // the pattern is right
+		files, _ := filepath.Glob(i.at(path.Join(dir, begin+"*"))) // the pattern is right
 		for _, file := range files {
 			_ = os.Remove(file) // the next run tries again
 		}
@@ -129,7 +135,7 @@ func (i *installation) apply(ctx context.Context, plan *Plan) error {
 	}
 	files := map[string]string{i.Path: i.found.Sum, rulesFile: i.found.Rules.Sum, earlierFile: i.found.Earlier.Sum}
 	for file, sum := range files { // others, who know no lock
-		if fileSum(i.at(file)) != sum {
+		if now := fileSum(i.at(file)); now != sum && (file != i.Path || now != i.Sum) {
 			return i.failure("changed", fmt.Errorf("%s has another checksum", file))
 		}
 	}

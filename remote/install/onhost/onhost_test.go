@@ -29,7 +29,7 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	m := &machine{t: t, root: t.TempDir(), says: map[string]string{
-		"genv": "v2\n", ".genv-install-genv": "v2\n", "genv envs": "", "visudo": "", "systemctl": "LoadState=loaded\nNeedDaemonReload=no\n",
+		"genv": "v2\n", ".genv-install-": "v2\n", "genv envs": "", "visudo": "", "systemctl": "LoadState=loaded\nNeedDaemonReload=no\n",
 	}}
 	for path, content := range map[string]string{
 		"etc/passwd": "root:x:0:0::/root:/bin/sh\nadmin:x:7:7::/home/admin:/bin/sh\n", "etc/bash.bashrc": "# the end",
@@ -127,7 +127,7 @@ func TestUndo(t *testing.T) {
 	m.do(func(*onhost.Request) {})
 	earlier := proctest.ReadFile(t, m.at("etc/sudoers.d/zz-genv"))
 	require.NoError(t, proctest.WriteProgram(m.at("program"), []byte("genv v3")))
-	for _, fails := range []string{"genv", ".genv-install-genv", "visudo"} {
+	for _, fails := range []string{"genv", ".genv-install-", "visudo"} {
 		delete(m.says, fails)
 		m.ran = nil
 		require.NotNil(t, m.do(func(r *onhost.Request) { r.Upgrade, r.Account = true, "root" }).Failure)
@@ -135,7 +135,7 @@ func TestUndo(t *testing.T) {
 		require.Equal(t, earlier, proctest.ReadFile(t, m.at("etc/sudoers.d/zz-genv")))
 		require.NotContains(t, strings.Join(m.files(), " "), ".genv-install")
 		require.Equal(t, fails == "genv", slices.Contains(m.ran, "genv version"), "it is in its place")
-		m.says["genv"], m.says[".genv-install-genv"] = "v3\n", "v3\n"
+		m.says["genv"], m.says[".genv-install-"] = "v3\n", "v3\n"
 	}
 }
 

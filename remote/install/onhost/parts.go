@@ -141,18 +141,20 @@ func (i *installation) put(ctx context.Context, p part) error {
 	switch {
 	case err != nil:
 		return err
-	case p.link != "":
-		_ = os.Remove(staged(file)) // of an interrupted run
-		if err = os.Symlink(p.link, staged(file)); err == nil {
-			err = os.Rename(staged(file), file)
-		}
-		return err
 	case p.line != "":
 		return appendLine(file, p.line)
 	case len(p.args) > 0 && p.args[0] == "man":
 		return nil
+	case p.link != "":
+		_ = os.Remove(staged(file)) // of an interrupted run
+		err = os.Symlink(p.link, staged(file))
+	default:
+		err = folder.WriteFile(staged(file), []byte(p.content), 0o644)
 	}
-	return folder.WriteFile(file, []byte(p.content), 0o644)
+	if err == nil {
+		err = os.Rename(staged(file), file)
+	}
+	return err
 }
 
 // appendLine appends a line to a file, which may lack a newline at its end.

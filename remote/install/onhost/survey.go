@@ -127,7 +127,10 @@ func (i *installation) lookAtPlace(ctx context.Context, s *Survey) {
 	case info.Mode()&fs.ModeSymlink != 0:
 		s.Link, _ = os.Readlink(i.at(i.Path))
 	case info.Mode().IsRegular():
-		s.Sum = fileSum(i.at(i.Path))
+		if s.Sum = fileSum(i.at(i.Path)); s.Sum == i.Sum { // perhaps only since the login saw another version
+			said, _ := i.run(ctx, i.at(i.Path), "version") // without an answer it is unknown
+			s.Version, _, _ = strings.Cut(said, "\n")
+		}
 	default:
 		s.Other = true
 	}

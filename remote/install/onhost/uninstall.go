@@ -20,7 +20,7 @@ func (i *installation) uninstall(ctx context.Context) error {
 	if err != nil || i.Check {
 		return err
 	}
-	i.removeLeftovers()
+	i.removeLeftovers(leftover)
 	if i.outcome.Result == Unchanged {
 		return nil
 	}

@@ -1,5 +1,6 @@
 # As root: runs the program at $path if it is $here; or else the rest of stdin, whose checksum is $sent, from a folder of
-# its own, which goes again. The folder has the PID in its name, by which the next run knows what was left behind.
+# its own, which goes again. The folder has the PID in its name, by which the next run knows what was left behind, and
+# the host, since others may have the same /usr/local.
 step() { say step "$1"; }
 fail() {
   say why "$(printf '%s' "$2" | tr '\n' ' ' | head -c 500)"
@@ -8,7 +9,7 @@ fail() {
 }
 # shellcheck disable=SC2086 # a word or none
 install() { printf '%s\n' "$request" | PATH=$sudo_path "$1" host install $plan; }
-own=
+own= mine=.genv-install-$(uname -n)-
 clean() { [ -z "$own" ] || rm -rf "$own"; }
 trap clean EXIT
 trap 'exit 1' HUP INT TERM PIPE
@@ -19,7 +20,7 @@ roomy() { # for root, who may also write what a file system keeps back from user
 step begin
 for home in /var/lib /root "${path%/*}"; do
   owned "$home" || continue
-  for left in "$home"/.genv-install-*; do
+  for left in "$home/$mine"*; do
     [ -d "$left" ] && [ "$left" != "$own" ] || continue
     case ${left##*-}:$(cat "/proc/${left##*-}/comm" 2>/dev/null) in
     "$$":*) rm -rf "$left" ;;
@@ -28,8 +29,8 @@ for home in /var/lib /root "${path%/*}"; do
     esac
   done
   # A program may not run below it: noexec.
-  if [ -z "$here$own" ] && roomy "$home" && mkdir -m 700 "$home/.genv-install-$$" 2>/dev/null; then
-    own=$home/.genv-install-$$
+  if [ -z "$here$own" ] && roomy "$home" && mkdir -m 700 "$home/$mine$$" 2>/dev/null; then
+    own=$home/$mine$$
     (umask 077; printf '#!/bin/sh\n' >"$own/genv" && chmod 700 "$own/genv" && "$own/genv") 2>/dev/null || { clean; own=; }
   fi
 done
