@@ -27,7 +27,7 @@ const (
 
 // The events of orders and of kernel guards, which the controller adds.
 const (
-	EventActing  EventKind = "acting"  // an order is going to be sent
+	EventActing  EventKind = "acting"  // an order is being sent
 	EventOutcome EventKind = "outcome" // what came of an order
 	EventGuard   EventKind = "guard"   // the order for a host's kernel guard, or what it does, has changed
 )

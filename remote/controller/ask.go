@@ -127,7 +127,7 @@ type mailbox[T any] struct {
 	signal chan struct{}
 }
 
-// ready has a value when there is something to take.
+// ready has a value when something was put; it may have been taken since.
 func (m *mailbox[T]) ready() chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()

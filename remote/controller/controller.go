@@ -6,7 +6,8 @@
 //	err := controller.Loop(ctx, c, controller.LoopOptions{Interval: 10 * time.Second}, show)
 //
 // Loop takes one event after the other (events.go), and Controller.cycle is what happens at each. Only Delivery.Send
-// changes hosts. The package prints nothing: a Round has what was seen, concluded and done, and Sinks get the events.
+// changes hosts, besides leases and allowances, which go with the question for a snapshot. The package prints nothing:
+// a Round has what was seen, concluded and done, and Sinks get the events.
 package controller
 
 import (
@@ -41,7 +42,7 @@ type Options struct {
 	Store      Store
 	OnSave     func(error) // if set, is told in the background what came of each save
 	Companions []Companion // plan what is sent besides orders, such as messages to users
-	Sinks      []Sink      // get the events of every cycle that counts, in their order
+	Sinks      []Sink      // get the events of each judgement that has some, and of the first of a round
 }
 
 // Controller enforces a policy on a fleet.
@@ -75,7 +76,7 @@ func (c *Controller) cycle(ctx context.Context, e *loopEvent) (ask []snapshot.Ho
 	orders := ordersOf(plan, &c.round)
 	c.round.add(plan, policy, now)
 	if err := c.recordFirst(events, c.fleet.Duplicates, itemsOf(orders)); err != nil {
-		return plan.Ask // nothing is done that can't be recorded: this judgement doesn't count
+		return plan.Ask // nothing is done that can't be recorded: the memory stays as it was
 	}
 	c.remember(next, orders)
 	deliveries, learned := c.planDeliveries(events, orders)
@@ -106,13 +107,13 @@ func (c *Controller) learn(ended []*Delivery) {
 	}
 	c.round.Results = append(c.round.Results, all.results...)
 	c.Memory.Rules, c.background.unsaved = c.Memory.Rules.WarnAgain(all.Unwarned), true
-	c.record(c.beyond()) // before bounded begins another hour
+	c.record(c.beyond()) // what the last hour had too many of, before bounded begins another
 	c.round.Records = c.bounded(all.Records)
 	c.record(c.round.Records)
 	c.emit(all.Events)
 }
 
-// see takes in answers. Without a policy that is all: a standby only looks.
+// see takes in answers. Without a policy that is all, and sinks are told: a standby only looks.
 func (c *Controller) see(answers []hostAnswer) {
 	c.fleet = c.fleet.with(answers, c.Memory.Machines, c.Link.About)
 	c.round.see(&c.fleet)
@@ -126,8 +127,8 @@ func (c *Controller) see(answers []hostAnswer) {
 	}
 }
 
-// mayJudge reports whether to judge what is known. A dry run waits until it is complete, so that all hosts have
-// answered or failed, and with StopAtFailure the first judgement does.
+// mayJudge reports whether to judge what is known. A dry run waits until all hosts have answered or failed, and with
+// StopAtFailure the first judgement does.
 func (c *Controller) mayJudge(ctx context.Context, complete bool) bool {
 	switch {
 	case c.Policy == nil, c.round.Stopped, !c.fleet.answered(), ctx.Err() != nil, remote.MayBegin(ctx) != nil:

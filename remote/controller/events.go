@@ -170,7 +170,7 @@ const (
 // take adds answers of hosts that were asked.
 func (l *loop) take(e *loopEvent, answers []hostAnswer) {
 	for _, a := range answers {
-		if !l.asking.noteAnswer(&a) { // what was asked for in between is waited for
+		if !l.asking.noteAnswer(&a) { // asked between two ticks, since something waits for it
 			e.urgent, e.sooner = true, mostSooner
 		}
 		l.add(e, a)

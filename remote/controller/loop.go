@@ -26,7 +26,8 @@ type LoopOptions struct {
 	Hangup  <-chan os.Signal
 	Reload  func()
 	Actions *Queue // brings what operators ask for; nil for none
-	// Drain is how long outcomes are waited for when ctx ends; 0 is as long as they take. A later Loop has the others.
+	// Drain is how long outcomes are waited for when ctx ends; 0 is as long as they take. The next Loop of the controller
+	// learns the others.
 	Drain time.Duration
 	// Step, if set, feeds a watchdog: until its next call it takes as long as wait; 0 for the usual time.
 	Step func(wait time.Duration)
@@ -45,7 +46,7 @@ func Loop(ctx context.Context, c *Controller, s LoopOptions, each func(Round) er
 	l := newLoop(ctx, c, s)
 	defer l.close()
 	for {
-		e := l.next(ctx) // a tick, answers, a time that is over, actions, deliveries that ended
+		e := l.next(ctx) // a tick, answers, a time that is over, actions, deliveries that ended, a reload
 		if e.tick {
 			if err := l.show(each); err != nil {
 				l.learn(e.ended) // finish waits for the others
@@ -106,7 +107,7 @@ func newLoop(ctx context.Context, c *Controller, s LoopOptions) *loop {
 	return l
 }
 
-// close ends what runs in the background, and waits for it.
+// close ends asking and listening, and waits until they and the last save have ended.
 func (l *loop) close() {
 	l.stopListening()
 	l.asking.cancel()
@@ -123,7 +124,7 @@ func (l *loop) show(each func(Round) error) error {
 	return each(l.endRound(time.Since(l.begun)))
 }
 
-// endRound returns the round as it is shown.
+// endRound gives sinks the round for the last time, and returns it. What came of deliveries is then in no later round.
 func (c *Controller) endRound(took time.Duration) Round {
 	round := &c.round
 	round.Took, round.UnderWay = took, c.Memory.Rules.UnderWay
@@ -211,7 +212,8 @@ func (l *loop) stopListening() {
 }
 
 // handle judges an event and acts on it, asks hosts again, and sets when to judge next: ten times as long after this
-// began as it took, within leastPause and mostPause. After a sooner one that is later, by mostSooner at most.
+// began as it took, within leastPause and mostPause. If this one began before its time, the pause counts from that
+// time, but from mostSooner after it began at the latest.
 func (l *loop) handle(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	ask := l.cycle(ctx, e)

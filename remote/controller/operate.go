@@ -17,8 +17,8 @@ import (
 // EventOperator is about what an operator asked for, or about an exemption that ended.
 const EventOperator enforce.EventKind = "operator"
 
-// operate ends exemptions whose time is over, and carries out what operators ask for. Like a plan it is recorded first.
-// They are answered when it is saved.
+// operate ends exemptions whose time is over, and carries out what operators ask for. Like a plan
+// this is recorded first. Operators are answered when the memory with it is saved.
 func (c *Controller) operate(ctx context.Context, actions []*pendingAction) {
 	if c.Policy != nil {
 		c.expire()

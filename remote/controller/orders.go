@@ -21,7 +21,8 @@ type sentOrder struct {
 	execution agent.Execution
 }
 
-// ordersOf are the orders of a plan; in a dry run there are none. It gives each its ID, before the plan is in the round.
+// ordersOf are the orders of a plan; in a dry run there are none. It gives each its ID in the plan
+// itself, which round.add then copies.
 func ordersOf(plan enforce.Plan, round *Round) []*sentOrder {
 	if round.DryRun || len(plan.Orders) == 0 {
 		return nil

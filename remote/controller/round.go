@@ -23,7 +23,7 @@ type Round struct {
 	// Early is how often the fleet was judged since the tick, besides the first. Earlier is Early of the round before.
 	Early, Earlier int
 	Start          time.Time
-	Took           time.Duration // until all hosts had answered, and their orders had ended
+	Took           time.Duration // until all hosts had answered and deliveries had ended, or until the next tick
 	Ended          bool          // sinks get it for the last time, with all that was done in it
 
 	Cluster    snapshot.Cluster
@@ -37,7 +37,7 @@ type Round struct {
 	Results  []OrderResult  // of orders that ended in this round, also of ones sent earlier
 	UnderWay []order.OfHost // orders that go on
 	Notified []Notified     // who was notified of a finding, or could not be
-	// Unrecorded is why the record could not be kept. Without Results, nothing was done for that.
+	// Unrecorded is why the record could not be kept. Then nothing was done, unless there are Results.
 	Unrecorded    error
 	RecordChanged bool             // Unrecorded is not that of the last round
 	Hold          *operator.OnHold // why operators had rules do nothing; nil if they did not
