@@ -18,10 +18,11 @@ import (
 // leftover begins the names of temporary files. sudo ignores them because of the dot.
 const leftover = ".genv-install-"
 
-// ownLeftover begins those of this host: others may have the same /usr/local, and install at the same time.
+// ownLeftover begins those of this host: others may have the same /usr/local, and install at the same time. No host has
+// "=" in its name, so those of gpu-1 don't begin as those of gpu.
 func ownLeftover() string {
 	name, _ := os.Hostname() // the kernel always has one
-	return leftover + name + "-"
+	return leftover + name + "="
 }
 
 func staged(file string) string {

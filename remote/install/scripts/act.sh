@@ -9,7 +9,7 @@ fail() {
 }
 # shellcheck disable=SC2086 # a word or none
 install() { printf '%s\n' "$request" | PATH=$sudo_path "$1" host install $plan; }
-own= mine=.genv-install-$(uname -n)-
+own= mine=.genv-install-$(uname -n)=
 clean() { [ -z "$own" ] || rm -rf "$own"; }
 trap clean EXIT
 trap 'exit 1' HUP INT TERM PIPE
@@ -22,7 +22,7 @@ for home in /var/lib /root "${path%/*}"; do
   owned "$home" || continue
   for left in "$home/$mine"*; do
     [ -d "$left" ] && [ "$left" != "$own" ] || continue
-    case ${left##*-}:$(cat "/proc/${left##*-}/comm" 2>/dev/null) in
+    case ${left##*=}:$(cat "/proc/${left##*=}/comm" 2>/dev/null) in
     "$$":*) rm -rf "$left" ;;
     *:sh) ;; # another installation
     *) rm -rf "$left" ;;
