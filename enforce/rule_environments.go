@@ -10,6 +10,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// What env-memory ends is chosen after what the rules of processes end, which frees memory.
+var environmentRules = []rule{envMemoryRule, idleRule, maxDurationRule}
+
 // RuleEnvMemory is about environments that use more memory of a device than they may.
 const RuleEnvMemory Rule = "env-memory"
 

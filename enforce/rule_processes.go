@@ -9,6 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+var processRules = []rule{nonEnvProcessesRule, unreadableRule, envDevicesRule, processAgeRule}
+
 // RuleNonEnvProcesses is about processes that are in no environment.
 const RuleNonEnvProcesses Rule = order.RuleOutside
 

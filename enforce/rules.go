@@ -11,7 +11,7 @@ import (
 // Rule names a rule as its key in a policy does. The texts appear in JSON.
 type Rule string
 
-// rule is all that there is to know of a rule. A new one has its value in Settings, and is in rules.
+// rule is all that there is to know of a rule. A new one has its value in Settings, and is in a list.
 type rule struct {
 	// Setting switches it on; its Key is the rule's name, and its Scope says whom and what can be exempted.
 	Setting
@@ -24,13 +24,7 @@ type rule struct {
 }
 
 // rules are all rules, in the order in which they are applied: each sees what ends because of those before it.
-var rules = []rule{
-	nonEnvProcessesRule, unreadableRule, envDevicesRule, processAgeRule,
-	envMemoryRule, // what ends because of the rules above frees memory
-	idleRule, maxDurationRule,
-	maxEnvsRule, maxDevicesRule, maxMemoryRule, capsRule, // devices that the rules above detach don't count
-	reservationsRule,
-}
+var rules = slices.Concat(processRules, environmentRules, capRules)
 
 // Rules are the names of all rules, in the order in which they are applied.
 func Rules() []Rule {

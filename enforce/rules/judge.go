@@ -30,10 +30,8 @@ func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memor
 	counting := caps.New(j.Judgement)
 	steps := []func(*judging.HostView){j.See, j.noteUnknowns, j.RememberUses}
 	// Each rule adds findings, and puts what is due into the drafts of the hosts' orders.
-	for _, rule := range enforce.Rules() {
-		if apply := ofHosts[rule]; apply != nil {
-			steps = append(steps, func(h *judging.HostView) { apply(&j, h) })
-		}
+	for _, rule := range ofHosts {
+		steps = append(steps, func(h *judging.HostView) { rule.apply(&j, h) })
 	}
 	j.eachHost(append(steps, counting.Count))
 	counting.Judge()
@@ -50,16 +48,14 @@ type judge struct {
 	more          map[snapshot.Hostname]int // findings without an event, by host
 }
 
-// ofHosts are the rules about one host alone. The others are caps.
-var ofHosts = map[enforce.Rule]func(*judge, *judging.HostView){
-	enforce.RuleNonEnvProcesses: (*judge).nonEnvProcesses,
-	enforce.RuleUnreadable:      (*judge).unreadable,
-	enforce.RuleEnvDevices:      (*judge).envDevices,
-	enforce.RuleMaxProcessAge:   (*judge).processAge,
-	enforce.RuleEnvMemory:       (*judge).envMemory,
-	enforce.RuleIdle:            (*judge).idle,
-	enforce.RuleMaxDuration:     (*judge).maxDuration,
+// hostRule is a rule about one host alone. The others count on all hosts: package caps has them.
+type hostRule struct {
+	rule  enforce.Rule
+	apply func(*judge, *judging.HostView)
 }
+
+// ofHosts are in the order of enforce.Rules.
+var ofHosts = slices.Concat(ofProcesses, ofEnvironments)
 
 // eachHost does all steps for one host after the other, as long as its snapshot is in the processor's cache. Findings
 // and notes are in the order of the steps.

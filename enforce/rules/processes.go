@@ -9,6 +9,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// ofProcesses are the rules about processes.
+var ofProcesses = []hostRule{
+	{enforce.RuleNonEnvProcesses, (*judge).nonEnvProcesses},
+	{enforce.RuleUnreadable, (*judge).unreadable},
+	{enforce.RuleEnvDevices, (*judge).envDevices},
+	{enforce.RuleMaxProcessAge, (*judge).processAge},
+}
+
 // nonEnvProcesses ends processes that are in no environment of this host. A claim is not enough
 // (GENV_ENVIRONMENT_ID=bogus): it must be registered, for the process's user (see snapshot.Environment.Admits).
 func (j *judge) nonEnvProcesses(h *judging.HostView) {
