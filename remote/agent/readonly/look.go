@@ -7,12 +7,13 @@ package readonly
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -43,18 +44,23 @@ func (r Reading) Look(ctx context.Context, host remote.Host, registered int) (*s
 	if err != nil && (len(hidden) == 0 || !nvidiasmi.ShowsNone(err)) {
 		return nil, err
 	}
-	details := listing.Divide(&usage, func() ([]snapshot.Device, error) {
+	ask := sync.OnceValues(func() (nvidiasmi.Details, error) { return r.Details(ctx, host) })
+	listing.Divide(&usage, func() ([]snapshot.Device, error) {
 		return smi(ctx, r, host, nvidiasmi.ListArgs(), nvidiasmi.ParseList)
-	}, func() (nvidiasmi.Details, error) { return r.Details(ctx, host) })
+	}, ask)
 	usage.Locate(listing.GPUs, func(app nvidiasmi.App, instances []snapshot.Instance) snapshot.GPUUUID {
-		return cmp.Or(app.Instance, details.Instance(app.GPU, app.PID, instances))
+		if app.Instance == "" {
+			details, _ := ask() // without them the instance is unknown
+			app.Instance = details.Instance(app.GPU, app.PID, instances)
+		}
+		return app.Instance
 	})
 	s := &snapshot.Snapshot{Devices: devicesOf(listing)}
 	s.Processes, s.Warnings = usage.Processes(listing.Indices())
 	for i := range s.Processes {
 		s.Processes[i].EnvUnknown = true
 	}
-	s.Warnings = append(text.Union(listing.Warnings, usage.Warnings), s.Warnings...)
+	s.Warnings = append(text.Union(listing.Warnings, usage.Warnings), slices.Compact(s.Warnings)...)
 	for _, index := range usage.Unreported(s.Devices) {
 		s.Device(index).ProcessesUnknown = true
 	}

@@ -179,9 +179,10 @@ func TestInstances(t *testing.T) {
 func TestHiddenGPUs(t *testing.T) {
 	n := nvidiaSMI{
 		published: `{"schema":"genv.hardware/1","devices":[{"index":0,"uuid":"GPU-a"},` +
-			`{"index":1,"uuid":"GPU-b","total_memory":5242880},{"index":2,"uuid":"GPU-c"},{"index":3}]}`,
+			`{"index":1,"uuid":"GPU-b","total_memory":5242880},{"index":2,"uuid":"GPU-c","mig":[{"uuid":"MIG-a"}]},{"index":3}]}`,
 		"--query-gpu":          "0, GPU-b, 5, 1, 50, 31, 70, X\n1, GPU-c, 5, 1, 50, 31, 70, X\n2, GPU-new, 5, 1, 50, 31, 70, X\n",
-		"--query-compute-apps": "GPU-b, 7, 1\nGPU-c, 7, 1\nGPU-new, 8, 1\n",
+		"--query-compute-apps": "GPU-b, 7, 1\nGPU-c, 7, 1\nGPU-new, 8, 1\nGPU-new, 8, 2\n",
+		"-q -x":                "<nvidia_smi_log><gpu><uuid>GPU-c</uuid><mig_devices><mig_device/></mig_devices><processes><process_info><pid>7</pid></process_info></processes></gpu></nvidia_smi_log>",
 	}
 	look := func(registered int, hidden string, states ...gpus.State) *snapshot.Snapshot {
 		s := proctest.Try(Reading{Runner: n}.Look(t.Context(), remote.Host{}, registered)).OK(t)
@@ -195,6 +196,8 @@ func TestHiddenGPUs(t *testing.T) {
 	got := look(4, "2", gpus.Unknown, gpus.Busy, gpus.Busy, gpus.Unknown)
 	require.Equal(t, []snapshot.DeviceIndex{1, 2}, got.Processes[0].Indices())
 	require.Len(t, got.Processes, 1, "it is unknown which device root knows GPU-new by")
+	require.Equal(t, []snapshot.GPUUUID{"MIG-a"}, got.Processes[0].Instances)
+	require.Len(t, got.Warnings, 2, "each once")
 	require.Equal(t, new(50), got.Devices[1].Utilization)
 
 	n["--query-gpu"], n["--query-compute-apps"] = "", ""
