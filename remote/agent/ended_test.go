@@ -132,13 +132,23 @@ func TestClosingWithoutTheLead(t *testing.T) {
 	require.Error(t, <-ended)
 }
 
-// A host that leaves the fleet, or is reached in another way from now on, ends the orders that are under way there.
+// A host that leaves the fleet, or is reached in another way from now on, ends the orders that are under way there. The
+// controller acts on it until then.
 func TestLeavingTheFleetDuringAnOrder(t *testing.T) {
 	for name, hosts := range map[string][]remote.Host{"gone": nil, "moved": {{Name: "a", GenvPath: "/opt/genv"}}} {
 		t.Run(name, func(t *testing.T) {
-			host, begun, end := remote.Host{Name: "a"}, make(chan bool), make(chan bool)
-			pool := (&scripted{execute: func(context.Context) (agent.Execution, error) { begun <- true; <-end; return terminated("") }}).pool(t)
-			pool.Lease(leader(1))
+			host, begun, end, f := remote.Host{Name: "a"}, make(chan bool), make(chan bool), newFenced(t)
+			pool := (&scripted{capabilities: fencing, fence: f.file, execute: func(context.Context) (agent.Execution, error) {
+				begun <- true
+				<-end
+				release, err := f.file.Hold(ofFolder("first"))
+				if err != nil {
+					return agent.Execution{}, err
+				}
+				release()
+				return terminated("")
+			}}).pool(t)
+			pool.Lease(ofFolder("first"))
 			snapshotOf(t, pool, host)
 			ended := execute(t.Context(), pool, host)
 			<-begun
@@ -147,6 +157,8 @@ func TestLeavingTheFleetDuringAnOrder(t *testing.T) {
 			require.Empty(t, ended)
 			close(end)
 			require.NoError(t, <-ended)
+			given := func() bool { return proctest.Try(f.file.Given()).OK(t).GivenBack }
+			require.Eventually(t, func() bool { return given() == (hosts == nil) }, 10*time.Second, time.Millisecond)
 		})
 	}
 }

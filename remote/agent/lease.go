@@ -78,21 +78,34 @@ func (p *Pool) GiveBack(ctx context.Context) {
 		return
 	}
 	defer leave()
-	giveBack(ctx, p.connections())
+	giveBack(ctx, p.connections(), false)
 }
 
-func giveBack(ctx context.Context, conns []*Conn) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
+// giveBack gives back the leases of hosts; later, where they leave and orders are under way: these need the lease.
+func giveBack(ctx context.Context, conns []*Conn, leave bool) {
 	var calls sync.WaitGroup
 	for _, c := range conns {
-		if t, _ := c.streamWith(CapabilityFence); t != nil {
-			calls.Go(func() {
-				_ = t.call(ctx, RequestGiveBack, func() any { return struct{}{} }, &struct{}{})
-			})
+		if t, _ := c.streamWith(CapabilityFence); t != nil && !(leave && t.leavesLater()) {
+			calls.Go(func() { t.giveBack(ctx) })
 		}
 	}
 	calls.Wait()
+}
+
+func (t *streamTransport) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_ = t.call(ctx, RequestGiveBack, func() any { return struct{}{} }, &struct{}{})
+}
+
+// leavesLater says whether orders are under way, and has finish give back the lease after them.
+func (t *streamTransport) leavesLater() bool {
+	idle := t.orders.TryLock()
+	if idle {
+		t.orders.Unlock()
+	}
+	t.leaves.Store(!idle)
+	return !idle
 }
 
 // Acting is what a host says about the controller that it lets act.

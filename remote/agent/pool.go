@@ -120,7 +120,7 @@ func (p *Pool) conn(host remote.Host) *Conn {
 }
 
 // Keep keeps the connections to hosts that are reached as before, and ends the others, after the orders under way, and
-// returns their hosts. Hosts that aren't listed get their lease back. Hosts without `usage serve` are asked for it
+// returns their hosts. Hosts that aren't listed get their lease back then. Hosts without `usage serve` are asked for it
 // again.
 func (p *Pool) Keep(hosts []remote.Host) (over []remote.Host) {
 	kept := make(map[string]remote.Host, len(hosts))
@@ -144,7 +144,7 @@ func (p *Pool) Keep(hosts []remote.Host) (over []remote.Host) {
 	closed := p.closed
 	p.mu.Unlock()
 	if !closed && p.lease.Load() != nil && len(removed) > 0 {
-		giveBack(context.Background(), removed)
+		giveBack(context.Background(), removed, true)
 	}
 	for _, c := range ended {
 		c.close()

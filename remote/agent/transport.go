@@ -135,6 +135,7 @@ type streamTransport struct {
 
 	tookOver *atomic.Bool // of the Conn
 	orders   sync.RWMutex // read-locked by those under way
+	leaves   atomic.Bool  // the lease is given back after them
 }
 
 func (*streamTransport) via() Via                 { return ViaStream }
@@ -153,6 +154,9 @@ func (t *streamTransport) finish() {
 	defer t.pool.ending.Delete(t)
 	t.orders.Lock()
 	defer t.orders.Unlock()
+	if t.leaves.Load() {
+		t.giveBack(context.Background())
+	}
 	t.close()
 }
 
