@@ -188,6 +188,18 @@ func TestWhatSitesHaveStays(t *testing.T) {
 	proctest.Try(os.Lstat(zsh)).OK(t)
 }
 
+// TestNewHostWithAMaskedUnit: its site doesn't want root's service, and gets genv without it.
+func TestNewHostWithAMaskedUnit(t *testing.T) {
+	m := newMachine(t)
+	unit := m.at("etc/systemd/system/genv-host.service")
+	require.NoError(t, os.MkdirAll(filepath.Dir(unit), 0o755))
+	require.NoError(t, os.Symlink("/dev/null", unit))
+	a := m.do(func(*onhost.Request) {})
+	require.Equal(t, onhost.Installed, a.Outcome.Result)
+	require.Contains(t, strings.Join(a.Outcome.Notes, "\n"), "every user writes the state: genv-host.service is masked; `--state root`")
+	require.NotContains(t, strings.Join(m.ran, "\n"), "systemctl enable")
+}
+
 // TestWhomSSHDRefuses: by what sshd says of its configuration.
 func TestWhomSSHDRefuses(t *testing.T) {
 	for said, want := range map[string]string{

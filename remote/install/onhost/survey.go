@@ -1,6 +1,7 @@
 package onhost
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -99,7 +100,9 @@ func (i *installation) look(ctx context.Context) *Survey {
 	_, err := os.Stat(i.at("/var/lib/genv/host/owner.json"))
 	s.Owned, s.Systemd = err == nil, i.isFolder("/run/systemd/system")
 	for _, p := range i.units() {
-		if sum := fileSum(i.at(p.path)); sum != "?" { // a link to /dev/null masks it
+		if sum := fileSum(i.at(p.path)); sum == "?" { // a link to /dev/null
+			s.NotNew = cmp.Or(s.NotNew, path.Base(p.path)+" is masked")
+		} else {
 			_, restart := i.outdated(ctx, path.Base(p.path))
 			s.Unit, s.Stale = s.Unit || sum != "", s.Stale || restart || sum != sumOf(p.content)
 		}
