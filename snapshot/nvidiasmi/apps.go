@@ -55,7 +55,7 @@ func (u *Usage) ToParents(gpus []GPU) {
 	}
 }
 
-// parentOf is the GPU of a MIG instance, which may be listed for it; id itself for what isn't the instance of one.
+// parentOf is the GPU that a MIG instance is part of, and whether that lists it; id itself for anything else.
 func parentOf(id snapshot.GPUUUID, gpus []GPU) (gpu snapshot.GPUUUID, listed bool) {
 	if !isInstance(id) {
 		return id, false

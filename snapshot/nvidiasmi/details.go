@@ -119,7 +119,7 @@ func withoutNames(document []byte) []byte {
 }
 
 // Divide adds the MIG instances of the GPUs, which only `nvidia-smi -L` lists, if there may be some that aren't known,
-// and attributes to the GPUs what uses them. list asks for them (ParseList), and ask for the details, which it returns.
+// and attributes to the GPUs what uses them. list asks for instances (ParseList), and ask for details, to return.
 func (l *Listing) Divide(usage *Usage, list func() ([]snapshot.Device, error), ask func() (Details, error),
 ) (details Details) {
 	if l.mayLackInstances(usage) {
