@@ -93,7 +93,23 @@ func (a *Allowances) renewed(round *controller.Round, h *snapshot.Host, last *to
 		last.by, last.number, last.since = next.by, next.number, next.since
 		return last, ask
 	}
+	if last.by != nil && !maps.EqualFunc(counted(last.Allowance), counted(next.Allowance), slices.Equal) {
+		ask = append(ask, h.Name) // or `genv status` would show for an interval what was
+	}
 	return next, ask
+}
+
+// counted are the GPUs of a host that count for people, by the person's uid and the cap.
+func counted(a *service.Allowance) map[[2]int][]snapshot.DeviceIndex {
+	all := make(map[[2]int][]snapshot.DeviceIndex)
+	for uid, p := range a.People {
+		for _, u := range p.Caps {
+			if len(u.GPUs) > 0 {
+				all[[2]int{int(uid), u.Cap}] = u.GPUs
+			}
+		}
+	}
+	return all
 }
 
 // goesOn reports whether nothing changed on a host. It hears of other hosts within a third of the lease, or if it asks.

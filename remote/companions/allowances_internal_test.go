@@ -24,6 +24,7 @@ type allowancesOf struct {
 	policy string
 	told   map[snapshot.Hostname]*service.Allowance
 	asked  *snapshot.Asked // on h1
+	more   bool            // alice has GPU 1 of h1, too
 	age    time.Duration   // of the look at h2
 }
 
@@ -38,6 +39,9 @@ func (a *allowancesOf) cycle(now time.Time, isNew ...snapshot.Hostname) []snapsh
 		at := now
 		if name == "h1" {
 			s.Asked = a.asked
+			if a.more {
+				s.Devices[1].Attachments = s.Devices[0].Attachments
+			}
 		} else {
 			at = now.Add(-a.age)
 		}
@@ -72,8 +76,11 @@ func TestWhatHostsAreTold(t *testing.T) {
 
 	a.cycle(guardNoon.Add(5*time.Second), "h1", "h2")
 	require.Same(t, h1, a.told["h1"], "nothing is new")
-	a.cycle(guardNoon.Add(30*time.Second), "h1")
+	require.Empty(t, a.cycle(guardNoon.Add(30*time.Second), "h1"))
 	require.NotSame(t, h1, a.told["h1"], "a third of the lease is over")
+	a.more = true
+	require.Equal(t, []snapshot.Hostname{"h1"}, a.cycle(guardNoon.Add(31*time.Second), "h1"), "it is told at once of GPUs")
+	require.Empty(t, a.cycle(guardNoon.Add(32*time.Second), "h1"))
 
 	exempt := allowances(t, "exempt: {users: [alice]}\ndefaults: {max-devices-per-user: 1}\n")
 	exempt.cycle(guardNoon, "h1", "h2")
