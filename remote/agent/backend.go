@@ -77,7 +77,9 @@ type Answers struct {
 	Allow  func(*service.Allowance)              // passes on what the policy allows, nil for no change, without waiting
 	Try    func(context.Context) *snapshot.Trial // tries what acting on the host needs
 
-	codes    atomic.Bool // see SnapshotRequest.Codes
+	body     []byte          // of the last RequestSnapshot
+	request  SnapshotRequest // decoded
+	codes    atomic.Bool     // see SnapshotRequest.Codes
 	revision uint64
 	last     []byte                             // the snapshot of that revision
 	lease    atomic.Pointer[fence.LeaseRequest] // the controller's; nil for none
@@ -171,10 +173,14 @@ func (a *Answers) giveBack(context.Context, struct{}) (answer struct{}, err erro
 }
 
 func (a *Answers) snapshot(ctx context.Context, r *Call) (answer SnapshotAnswer, err error) {
-	var request SnapshotRequest
-	if err := json.Unmarshal(r.Body, &request); err != nil {
-		return answer, err
+	if a.body == nil || !bytes.Equal(r.Body, a.body) { // most are the same as the one before
+		var request SnapshotRequest
+		if err := json.Unmarshal(r.Body, &request); err != nil {
+			return answer, err
+		}
+		a.body, a.request = r.Body, request
 	}
+	request := &a.request
 	a.codes.Store(request.Codes)
 	if err := a.renew(request.Lease); err != nil {
 		return answer, err

@@ -75,8 +75,8 @@ func (s *Lookup) runs(e *knownContainer) bool {
 	if e.init == 0 {
 		return false
 	}
-	runs, err := s.Proc.Alive(e.init, e.start)
-	return runs && err == nil
+	stat, err := s.Proc.Stat(e.init)
+	return err == nil && stat.Start == e.start && !stat.Gone()
 }
 
 // update puts what was found out into entries. What is known stays known while the container runs.

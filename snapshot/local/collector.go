@@ -80,6 +80,9 @@ type cache struct {
 	state     []string                           // the warnings about the state files
 	loaded    map[snapshot.GPUUUID]time.Time     // since when devices have computed without a process
 	published LastLook                           // by this process
+	idle      *snapshot.Snapshot                 // the last look, without describeHost, if it found no process
+	idleList  *deviceList                        // of the last look
+	idleFiles time.Time                          // Files.At of the last look
 }
 
 func (c *Collector) cached() cache {

@@ -171,16 +171,17 @@ const (
 )
 
 // publishLook keeps what root's look found. Without it, users whose look takes too long get no GPUs.
-func (c *Collector) publishLook(s *snapshot.Snapshot) {
+func (c *Collector) publishLook(s *snapshot.Snapshot, again bool) {
 	source, last := c.hardware(), c.cached().published
-	if !source.Root || source.Run == "" {
+	recent := c.Now().Sub(last.Time).Abs() < publishEvery
+	if !source.Root || source.Run == "" || again && recent {
 		return
 	}
 	found := LastLook{lastLookSchema, c.Now(), gpus.Of(s)}
 	for i := range found.GPUs {
 		found.GPUs[i].Attached, found.GPUs[i].Processes = nil, nil
 	}
-	if found.Time.Sub(last.Time).Abs() < publishEvery && reflect.DeepEqual(found.GPUs, last.GPUs) {
+	if recent && reflect.DeepEqual(found.GPUs, last.GPUs) {
 		return
 	}
 	if lastLook.Publish(source.Run, found) == nil {

@@ -62,6 +62,13 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if unread != nil && (c.Brief || ctx.Err() != nil || !errors.Is(unread, errNoStateFiles)) {
 		return nil, unread
 	}
+	// Where no process uses a device, most looks find what the last one did. Nobody changes its devices.
+	idle := len(usage.Apps)+len(usage.NotListed)+len(usage.Warnings)+usage.Lost == 0 && !usage.Time.Late
+	if last := c.cached(); idle && last.idle != nil && last.idleList == devices && last.idleFiles.Equal(files.At) {
+		s := new(*last.idle)
+		c.describeHost(s, &files, true)
+		return s, nil
+	}
 	processes, more := observer.resolve(seen, files, unread)
 	if len(observer.answers) > 0 && c.hardware().Root {
 		_ = c.StateFiles.Remember(ctx, observer.answers) // otherwise the next look does
@@ -83,13 +90,18 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if c.Types != nil {
 		c.Types.Set(asking, s, devices.uuids(), c.Now(), c.SMI, observer.mayDraw)
 	}
-	c.update(func(kept *cache) { kept.processes, kept.state = observer.after, ofFiles })
-	c.describeHost(s, &files)
+	c.update(func(kept *cache) {
+		kept.processes, kept.state = observer.after, ofFiles
+		if kept.idle, kept.idleList, kept.idleFiles = nil, devices, files.At; idle && !files.At.IsZero() {
+			kept.idle = new(*s)
+		}
+	})
+	c.describeHost(s, &files, false)
 	return s, nil
 }
 
 // describeHost adds what is true of the host, and what was left out, and publishes the look.
-func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files) {
+func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files, again bool) {
 	_, offset := c.Now().Zone()
 	s.UTCOffset = &offset
 	s.Skew = new(time.Duration) // it is this machine
@@ -97,7 +109,7 @@ func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files) {
 		s.Boot = c.Now().Add(-since)
 	}
 	s.Warnings = slices.Concat(s.Warnings, dropped(s, files))
-	c.publishLook(s)
+	c.publishLook(s, again)
 	var err error
 	if s.BootID, err = c.Proc.BootID(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
@@ -120,6 +132,7 @@ func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files) {
 
 // noteRuns finds out which environments are those of `genv run`.
 func (c *Collector) noteRuns(s *snapshot.Snapshot) {
+	s.Environments = slices.Clone(s.Environments) // the cached ones stay as they are
 	for i := range s.Environments {
 		if e := &s.Environments[i]; len(e.PIDs) == 1 && len(e.KernelIDs) == 0 {
 			p, err := c.Proc.Stat(e.PIDs[0])

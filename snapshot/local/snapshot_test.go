@@ -371,3 +371,17 @@ func TestDetailsOfContainersExpireOneAfterTheOther(t *testing.T) {
 		require.Equal(t, known.info, s.Processes[i].ContainerInfo)
 	}
 }
+
+// TestAnIdleHost takes the last look again only as long as nothing has changed.
+func TestAnIdleHost(t *testing.T) {
+	m := newMachine(t)
+	m.DeviceListTTL, m.files.At = time.Minute, time.Now()
+	require.Same(t, &m.snapshot().Devices[0], &m.snapshot().Devices[0])
+	m.files.Devices[1].Attachments, m.files.At = []snapshot.Attachment{{EID: "7"}}, time.Now()
+	require.Len(t, m.snapshot().Devices[1].Attachments, 1)
+	m.smi.apps = "GPU-0, [N/A], [N/A]\n"
+	require.True(t, m.snapshot().Devices[0].ProcessesUnknown)
+	m.smi.apps, m.DeviceListTTL = "", time.Nanosecond
+	m.smi.devices = strings.Replace(twoDevices, "31,", "32,", 1)
+	require.Equal(t, 32, *m.snapshot().Devices[0].Temperature)
+}

@@ -1,19 +1,19 @@
 package nvidiasmi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 const maxOutput = 8 << 20 // bounds the output of one call, in bytes: about 100,000 processes
@@ -47,36 +47,105 @@ func (e Exec) Run(ctx context.Context, args ...string) (RunResult, error) {
 		return RunResult{}, fmt.Errorf("%w: %w", ErrNotInstalled, err)
 	case errors.Is(err, os.ErrPermission):
 		return RunResult{}, fmt.Errorf("%w: %w", ErrRefused, err)
-	case errors.Is(err, ErrGarbled):
-		return RunResult{}, err
+	case len(out.Stdout) > maxOutput, len(out.Stderr) > maxOutput:
+		return RunResult{}, fmt.Errorf("%w: it printed more than %d bytes", ErrGarbled, maxOutput)
 	case err != nil:
 		return RunResult{}, fmt.Errorf("%w: %w", ErrFailed, err)
 	}
 	return out, nil
 }
 
-// run runs the program, which inherits the lock. A child may keep the output open after it.
+// run runs the program, which inherits the lock. It waits for the program after its output, as waiting takes a thread.
+// Each look runs one, and os/exec would make twice as many system calls.
 func (e Exec) run(ctx context.Context, args []string, lock *os.File) (out RunResult, err error) {
-	stdout, stderr := text.Head{Limit: maxOutput, Ends: true}, text.Head{Limit: maxOutput, Ends: true}
-	cmd := exec.CommandContext(ctx, e.Path, args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "GENV_BYPASS=1")
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	if lock != nil {
-		cmd.ExtraFiles = []*os.File{lock}
+	stdout, stdoutEnd, noStdout := pipe()
+	stderr, stderrEnd, noStderr := pipe()
+	pid, err := 0, cmp.Or(noStdout, noStderr, ctx.Err())
+	if err == nil {
+		pid, err = e.start(args, stdoutEnd, stderrEnd, lock)
 	}
-	if err = cmd.Start(); err != nil {
+	_, _ = unix.Close(stdoutEnd), unix.Close(stderrEnd)
+	if err != nil {
+		_, _ = stdout.Close(), stderr.Close()
 		return out, err
 	}
-	defer time.AfterFunc(noteAfter, func() { note(lock, cmd.Process.Pid, time.Now().Unix()) }).Stop()
-	switch err = cmd.Wait(); {
-	case stdout.Cut || stderr.Cut:
-		err = fmt.Errorf("%w: it printed more than %d bytes", ErrGarbled, maxOutput)
-	case errors.Is(err, exec.ErrWaitDelay), errors.As(err, new(*exec.ExitError)):
-		err = nil
+	defer context.AfterFunc(ctx, func() { _ = unix.Kill(-pid, unix.SIGKILL) })()
+	defer time.AfterFunc(noteAfter, func() { note(lock, pid, time.Now().Unix()) }).Stop()
+	isOver := func() bool { return ctx.Err() != nil || hasExited(pid) }
+	read := make(chan []byte, 1)
+	go func() { read <- readAll(stderr, isOver) }()
+	out.Stdout = readAll(stdout, isOver)
+	out.Stderr = <-read
+	var status unix.WaitStatus
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		_, err = unix.Wait4(pid, &status, 0, nil)
 	}
-	return RunResult{[]byte(stdout.String()), []byte(stderr.String()), cmd.ProcessState.ExitCode()}, err
+	out.ExitCode = status.ExitStatus()
+	return out, err
+}
+
+// start starts the program with these ends of pipes.
+func (e Exec) start(args []string, stdout, stderr int, lock *os.File) (pid int, err error) {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "LC_ALL=") || strings.HasPrefix(v, "GENV_BYPASS=")
+	})
+	files := []uintptr{nothing().Fd(), uintptr(stdout), uintptr(stderr)}
+	if lock != nil {
+		files = append(files, lock.Fd())
+	}
+	pid, err = syscall.ForkExec(e.Path, append([]string{e.Path}, args...), &syscall.ProcAttr{
+		Env: append(env, "LC_ALL=C", "GENV_BYPASS=1"), Files: files, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		err = &os.PathError{Op: "fork/exec", Path: e.Path, Err: err}
+	}
+	return pid, err
+}
+
+// pipe returns an end that Go's runtime polls, and one for a program; nil and -1 after an error.
+func pipe() (_ *os.File, end int, err error) {
+	fds := []int{-1, -1}
+	if err = unix.Pipe2(fds, unix.O_CLOEXEC); err != nil {
+		return nil, -1, os.NewSyscallError("pipe2", err)
+	}
+	_, err = unix.FcntlInt(uintptr(fds[0]), unix.F_SETFL, unix.O_NONBLOCK)
+	file := os.NewFile(uintptr(fds[0]), "pipe")
+	return file, fds[1], cmp.Or(err, file.SetReadDeadline(time.Now().Add(childTime))) // an error if it isn't polled
+}
+
+// nothing is /dev/null, which each call would open otherwise; nil if it can't be opened.
+var nothing = sync.OnceValue(func() *os.File {
+	file, _ := os.Open(os.DevNull) // without it, the program has no stdin
+	return file
+})
+
+// childTime is how often readAll asks whether the program is over, of which a child may keep the output open.
+const childTime = time.Second
+
+// readAll reads until the pipe ends, the program is over, or there are more than maxOutput bytes. The closed pipe ends
+// a program that continues to print (SIGPIPE).
+func readAll(pipe *os.File, isOver func() bool) []byte {
+	defer pipe.Close()
+	output := make([]byte, 0, 512)
+	for len(output) <= maxOutput {
+		n, err := pipe.Read(output[len(output):cap(output)])
+		switch {
+		case err == nil:
+			output = slices.Grow(output[:len(output)+n], 1)
+		case !errors.Is(err, os.ErrDeadlineExceeded) || isOver():
+			return output
+		default:
+			_ = pipe.SetReadDeadline(time.Now().Add(childTime))
+		}
+	}
+	return output
+}
+
+// hasExited says whether a child has ended, which may be waited for later.
+func hasExited(pid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo != 0
 }
 
 // Find searches for the real nvidia-smi in path, a list of folders like PATH. It skips genv's own shim, a file that is
@@ -193,10 +262,10 @@ type lockHolder struct {
 }
 
 func readLockHolder(file *os.File) (h lockHolder) {
-	content := make([]byte, 64)
-	n, _ := file.ReadAt(content, 0) // after an error there is nothing to parse
+	text := make([]byte, 64)
+	n, _ := file.ReadAt(text, 0) // after an error there is nothing to parse
 	var since int64
-	if _, err := fmt.Sscan(string(content[:n]), &h.pid, &since); err != nil || h.pid <= 0 {
+	if _, err := fmt.Sscan(string(text[:n]), &h.pid, &since); err != nil || h.pid <= 0 {
 		return lockHolder{}
 	}
 	h.since = time.Unix(since, 0)

@@ -25,6 +25,7 @@ type Files struct {
 	LivenessUnknown bool              // the PIDs may be of another PID namespace: nothing was cleaned up
 	Foreign         bool              // the PIDs are known to be of another PID namespace
 	KeepsNote       bool              // this genv keeps root's note about what it has seen
+	At              time.Time         // when they were read, if what is read again without a change is the same; or zero
 	Answers         []snapshot.Answer // in which environments processes were found before, and which of them have left
 	Asker           snapshot.PID      // the process that asks for a change; 0 for this one
 	// FindSuccessors lists what still runs in an environment that its last registered process leaves; nil if unknown.

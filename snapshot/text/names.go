@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -246,20 +245,16 @@ func Shorten(s string, n int) string {
 // Head is a writer that keeps the beginning of what is written to it, such as the output of a program.
 type Head struct {
 	Limit int  // in bytes
-	Ends  bool // more is an error, which ends the program that writes it
 	Cut   bool // more was written
 
 	kept strings.Builder
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It has no error, since a program would end because of it.
 func (h *Head) Write(p []byte) (int, error) {
 	room := min(len(p), h.Limit-h.kept.Len())
 	h.Cut = h.Cut || room < len(p)
 	h.kept.Write(p[:room])
-	if h.Ends && h.Cut {
-		return room, io.ErrShortWrite
-	}
 	return len(p), nil
 }
 

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ type LeaseFile struct {
 
 	mu     sync.Mutex
 	synced [3]int64 // the version that is known to be safe on the disk
+	data   []byte   // what was read last
+	lease  *Lease   // which it says
 }
 
 // Path is the file in root's folder.
@@ -171,19 +174,22 @@ func (f *LeaseFile) read(dir *folder.Folder) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := f.file().Decode(data, nil)
-	if err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w: remove it if only one controller runs", dir.Join(name), err)
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !bytes.Equal(data, f.data) || f.lease == nil {
+		s, err := f.file().Decode(data, nil)
+		if err != nil {
+			return nil, fmt.Errorf("%s is damaged: %w: remove it if only one controller runs", dir.Join(name), err)
+		}
+		f.data, f.lease = data, &s.Lease
+	}
 	if v := [...]int64{int64(st.Ino), st.Ctim.Sec, st.Ctim.Nsec}; v != f.synced { //nolint:gosec // it is only compared
 		if err := dir.Sync(); err != nil {
 			return nil, err
 		}
 		f.synced = v
 	}
-	return &s.Lease, nil
+	return f.lease, nil
 }
 
 func (f *LeaseFile) file() folder.Note[storedLease] {

@@ -39,7 +39,9 @@ func TestCache(t *testing.T) {
 		t.Helper()
 		want := read(t, other)
 		for range 3 {
-			require.Equal(t, want, read(t, cache))
+			got := read(t, cache)
+			want.At = got.At
+			require.Equal(t, want, got)
 		}
 	}
 	before := machine.boots

@@ -276,6 +276,7 @@ func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	var err error
 	c.at, c.processes = time.Now(), map[snapshot.PID]system.ProcessStatus{}
 	c.files, c.versions, err = c.read(ctx)
+	c.files.At = c.at
 	c.valid = err == nil && len(c.files.Warnings) == 0 && c.versions.cacheable(c.Now())
 	for i := range c.files.Environments {
 		e := &c.files.Environments[i]
