@@ -241,20 +241,11 @@ func (f *Flag) IsSet() bool { return f.given }
 // IsVisible implements cli.VisibleFlag.
 func (f *Flag) IsVisible() bool { return !f.hidden }
 
-// TakesValue implements cli.DocGenerationFlag, as do the next four.
+// TakesValue is whether it is no switch.
 func (f *Flag) TakesValue() bool { return !f.isBool }
-
-// GetUsage is the text of help.
-func (f *Flag) GetUsage() string { return f.usage }
-
-// GetValue is the value as text.
-func (f *Flag) GetValue() string { return f.String() }
 
 // GetDefaultText is what the flag means if it isn't given.
 func (f *Flag) GetDefaultText() string { return cmp.Or(f.defaultText, f.preset) }
-
-// GetEnvVars is empty: commands read variables.
-func (f *Flag) GetEnvVars() []string { return nil }
 
 // The flags of package cli, as help and completion show them.
 var (

@@ -306,7 +306,7 @@ func TestFlagsThatAreRefused(t *testing.T) {
 				continue
 			}
 			word := "--" + name
-			if flag.(cli.DocGenerationFlag).TakesValue() {
+			if flag.(*command.Flag).TakesValue() {
 				word += "=1"
 			}
 			r := genvtest.Run(t, append(slices.Clone(words), word)...)
