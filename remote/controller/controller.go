@@ -85,7 +85,7 @@ func (c *Controller) cycle(ctx context.Context, e *loopEvent) (ask []snapshot.Ho
 	if len(learned.Events) > 0 || c.round.Early == 0 { // after the first of a round only if there is something to say
 		c.emit(learned.Events)
 	}
-	c.round.Plan.Counts = nil // it holds what the rules saw of all hosts, which the next judgement sees anew
+	c.round.Plan.Counts = nil // it holds what the rules saw of all hosts, which the next judgement sees again
 	return slices.Concat(plan.Ask, learned.Ask)
 }
 

@@ -36,6 +36,11 @@ func many(n int, uid func(int) snapshot.UID) (list []snapshot.Reservation) {
 	return list
 }
 
+func byRoot(r snapshot.Reservation) snapshot.Reservation {
+	r.ByRoot = true
+	return r
+}
+
 func TestReserve(t *testing.T) {
 	rule := &snapshot.ReservationRule{GPUs: 4, Longest: 24 * time.Hour, Ahead: 48 * time.Hour, AtOnce: 2, Pause: 6 * time.Hour}
 	bound := &snapshot.ReservationRule{GPUs: 4}
@@ -44,7 +49,6 @@ func TestReserve(t *testing.T) {
 	a := func(gpus int, from, until float64) snapshot.Reservation { return booked("a", 1, gpus, from, until) }
 	b := func(gpus int, from, until float64) snapshot.Reservation { return booked("b", 1, gpus, from, until) }
 	bobs := func(gpus int, from, until float64) snapshot.Reservation { return booked("b", 2, gpus, from, until) }
-	byRoot := func(r snapshot.Reservation) snapshot.Reservation { r.ByRoot = true; return r }
 	forEver := a(1, 1, 2)
 	forEver.Until = time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -12*3600))
 	at := func(hours float64) string { return bookingTime(hours).Format("Mon 2006-01-02 15:04 MST") }

@@ -171,7 +171,7 @@ func (i *installation) commit(ctx context.Context, plan *Plan, changes []change)
 			_ = os.Remove(c.path)
 		}
 	}
-	_, _ = i.step(ctx, "shims"), i.step(ctx, "sync") // nobody may be waiting
+	_, _ = i.step(ctx, "shims"), i.step(ctx, "sync") // maybe no one waits any more
 	return err
 }
 

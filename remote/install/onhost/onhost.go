@@ -132,7 +132,7 @@ func (i *installation) report(key, value string) error {
 	return err
 }
 
-// step reports a step that is done. Its error says that nobody waits for the rest.
+// step reports a step that is done. Its error says that no one waits for the rest.
 func (i *installation) step(ctx context.Context, name string) error {
 	return cmp.Or(context.Cause(ctx), i.report("step", name))
 }
