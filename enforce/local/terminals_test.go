@@ -36,14 +36,12 @@ func logIn(t *testing.T, uid snapshot.UID, mode os.FileMode) *login {
 
 // shows is the message that has appeared on the screen, which may come in parts; it waits for the next one.
 func (l *login) shows(t *testing.T, patience time.Duration) (text string) {
-	fds := []unix.PollFd{{Fd: int32(l.screen.Fd()), Events: unix.POLLIN}}
 	part := make([]byte, 8192)
 	for strings.Count(text, "\n") < 3 || !strings.HasSuffix(text, "\n") { // a blank line, a heading and what is said
-		n := proctest.Try(unix.Poll(fds, int(patience.Milliseconds()))).OK(t)
-		if n == 0 {
+		if !proctest.Readable(t, l.screen, patience) {
 			break
 		}
-		n = proctest.Try(l.screen.Read(part)).OK(t)
+		n := proctest.Try(l.screen.Read(part)).OK(t)
 		text += string(part[:n])
 	}
 	return text

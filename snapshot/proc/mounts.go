@@ -68,7 +68,7 @@ func (fs FS) Mounts() (list string, err error) {
 
 func mountsChanged(file *os.File) bool {
 	events := []unix.PollFd{{Fd: int32(file.Fd()), Events: unix.POLLPRI}} //nolint:gosec // descriptors are small
-	n, err := unix.Poll(events, 0)
+	n, err := uninterrupted(func() (int, error) { return unix.Poll(events, 0) })
 	return n != 0 || err != nil
 }
 

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
@@ -55,16 +55,11 @@ func logIn(t *testing.T, user string) screen {
 // text is all that has appeared on the screen so far.
 func (s screen) text(t *testing.T) string {
 	var all bytes.Buffer
-	for {
-		fds := []unix.PollFd{{Fd: int32(s.Fd()), Events: unix.POLLIN}}
-		n := proctest.Try(unix.Poll(fds, 100)).OK(t)
-		if n == 0 {
-			return all.String()
-		}
-		part := make([]byte, 64<<10)
-		n = proctest.Try(s.Read(part)).OK(t)
+	for part := make([]byte, 64<<10); proctest.Readable(t, s.File, 100*time.Millisecond); {
+		n := proctest.Try(s.Read(part)).OK(t)
 		all.Write(part[:n])
 	}
+	return all.String()
 }
 
 // with enforces a policy on the lab, once unless more says otherwise.

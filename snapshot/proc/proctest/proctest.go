@@ -3,6 +3,7 @@ package proctest
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"io"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -267,6 +269,18 @@ func CheckSudoers(t testing.TB, content string) {
 	path := filepath.Join(t.TempDir(), "genv")
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o440))
 	Output(t, exec.Command(visudo, "-cf", path))
+}
+
+// Readable reports whether a file can be read, now or within a time. Go's runtime interrupts poll(2) with its own signals.
+func Readable(t testing.TB, file *os.File, within time.Duration) bool {
+	fds := []unix.PollFd{{Fd: int32(file.Fd()), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, int(within.Milliseconds()))
+		if !errors.Is(err, unix.EINTR) {
+			require.NoError(t, err)
+			return n > 0
+		}
+	}
 }
 
 // NameOfCall is the name in a line of strace(1): PID NAME(ARGUMENTS) = RESULT.
