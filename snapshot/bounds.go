@@ -10,7 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/quota"
 )
 
-// What is kept of one host, and of one account there: far above what honest ones have.
+// Limits for one host and for one account there, far above what honest ones have.
 const (
 	MaxProcesses          = 8192
 	MaxProcessesOfAccount = 512
@@ -19,7 +19,7 @@ const (
 	maxMore               = 1024 // accounts
 )
 
-// More is what an account has beyond these bounds, and so isn't in the snapshot. Its GPUs are in use.
+// More counts what Bound cut from an account. These GPUs are in use.
 type More struct {
 	UID          *UID          `json:"uid"` // nil if it isn't known
 	Processes    int           `json:"processes,omitempty"`
@@ -27,7 +27,7 @@ type More struct {
 	GPUs         []DeviceIndex `json:"gpus"`
 }
 
-// warning is for people, and the same in each snapshot.
+// warning has no counts, so that it is the same in each snapshot.
 func (m *More) warning() string {
 	who := "accounts that aren't known have"
 	if m.UID != nil {
@@ -37,7 +37,7 @@ func (m *More) warning() string {
 		"out, and count as using their GPUs"
 }
 
-// accountOf is a uid as a key, and -1 for one that isn't known.
+// accountOf is the uid as a key; -1 if it is unknown.
 func accountOf(uid *UID) int64 {
 	if uid == nil {
 		return -1
@@ -45,7 +45,7 @@ func accountOf(uid *UID) int64 {
 	return int64(*uid)
 }
 
-// Bound cuts what is beyond the bounds: the newest of an account, and of a host the newest of those who have most.
+// Bound cuts what exceeds the limits: the newest of an account, and of a host the newest of its largest accounts.
 func (s *Snapshot) Bound() {
 	if len(s.Processes) <= MaxProcessesOfAccount && len(s.Environments) <= MaxEnvironments &&
 		s.attached() <= maxAttached && len(s.More) <= maxMore {
@@ -88,7 +88,7 @@ func (s *Snapshot) attached() (n int) {
 	return n
 }
 
-// keep are the items that aren't left out. cut is called for the others.
+// keep calls cut for the items in left, and returns the others.
 func keep[T any](items []T, left map[int]bool, cut func(*T)) []T {
 	if len(left) == 0 {
 		return items
@@ -118,7 +118,7 @@ func (s *Snapshot) cutProcesses(cut func(*UID) *More) {
 	})
 }
 
-// cutEnvironments cuts their attachments, too. Which processes are in them isn't known then.
+// cutEnvironments also cuts their attachments; the environment of their processes is unknown then.
 func (s *Snapshot) cutEnvironments(cut func(*UID) *More) {
 	all := s.Environments
 	attached := make(map[EnvID]int)
@@ -145,7 +145,7 @@ func (s *Snapshot) cutEnvironments(cut func(*UID) *More) {
 	}
 }
 
-// forget removes the attachments of environments that were cut, and marks processes that may be in them.
+// forget removes the attachments of cut environments, and marks processes that may be in them.
 func (s *Snapshot) forget(gone map[EnvID]*More) {
 	for i := range s.Devices {
 		d := &s.Devices[i]
@@ -164,8 +164,8 @@ func (s *Snapshot) forget(gone map[EnvID]*More) {
 	}
 }
 
-// beyond are the entries to leave out, so that each account has at most each, and all together most: who has most loses
-// the newest. An unknown account may be many, so only most bounds it. of is the account and size of an entry.
+// beyond returns the entries to leave out, so that no account exceeds each, and all together don't exceed most: the
+// largest accounts lose their newest. The unknown account may be many people, so that only most bounds it.
 func beyond(n int, of func(i int) (account int64, size int), each, most int, oldest func(i, j int) int) map[int]bool {
 	left, byAccount, sizes := make(map[int]bool), make(map[int64][]int), make(map[int64]int)
 	for i := range n {

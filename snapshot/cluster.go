@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Cluster is the hosts of a controller in one cycle, in the order in which the administrator listed them.
+// Cluster has the hosts of a controller in the administrator's order.
 type Cluster struct{ Hosts []Host }
 
-// Host has its last Snapshot or an error, and before its first answer neither. No answer is not "no processes".
+// Host has its last Snapshot or an error, and neither before its first answer. No answer is not "no processes".
 type Host struct {
 	Name     Hostname
 	Labels   map[string]string // chosen by the administrator
@@ -18,7 +18,7 @@ type Host struct {
 	Err      error
 	AskedAt  time.Time     // by the monotonic clock; zero for just now
 	IsNew    bool          // the answer came at this event, and waited at most 2 s
-	Round    int           // in which it was asked; 0 for one of its own. Cycles of a policy are rounds
+	Round    int           // of the question; 0 outside rounds. Cycles of a policy are rounds
 	Took     time.Duration // until the answer came
 }
 
@@ -39,7 +39,7 @@ func (c Cluster) where(is func(*Host) bool) (list []Host) {
 	return list
 }
 
-// CountAnswered is how many hosts have a snapshot.
+// CountAnswered counts the hosts with a snapshot.
 func (c Cluster) CountAnswered() (n int) {
 	for i := range c.Hosts {
 		if c.Hosts[i].answered() {
@@ -59,11 +59,11 @@ type ProcessKey struct {
 // AttachmentKey identifies an attachment in the cluster.
 type AttachmentKey struct {
 	Host   Hostname
-	Device string // its Key
+	Device string // Device.Key
 	EID    EnvID
 }
 
-// Key is its UUID or, if that is unknown, its index, which may be another device's later.
+// Key is the UUID or, if unknown, the index, which may be another device's later.
 func (d *Device) Key() string {
 	if d.UUID != "" {
 		return string(d.UUID)

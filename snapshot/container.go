@@ -9,19 +9,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ContainerInfo is what its runtime, root's records and the kernel say about a container: never the container itself.
+// ContainerInfo describes a container, according to its runtime, root's records and the kernel: never to itself.
 type ContainerInfo struct {
 	Runtime   string            `json:"runtime,omitempty"` // "docker", for example
 	Name      string            `json:"name,omitempty"`
-	Image     string            `json:"image,omitempty"`          // as named when it was made
+	Image     string            `json:"image,omitempty"`          // as named at its creation
 	Labels    map[string]string `json:"labels,omitempty"`         // chosen by who started it
 	LabelsCut bool              `json:"labels_cut,omitempty"`     // there are more
-	Unknown   bool              `json:"unknown,omitempty"`        // root's runtime didn't tell its image and labels
+	Unknown   bool              `json:"unknown,omitempty"`        // root's runtime didn't report its image and labels
 	Init      bool              `json:"init,omitempty"`           // the container ends with the process
 	EID       EnvID             `json:"eid,omitempty"`            // the environment that it was started in
-	UID       *UID              `json:"started_by_uid,omitempty"` // the user who is proved to have started it
+	UID       *UID              `json:"started_by_uid,omitempty"` // who started it, as proved
 	User      Username          `json:"started_by,omitempty"`
-	Proof     string            `json:"proof,omitempty"` // see ProofRecord; empty if it isn't proved
+	Proof     string            `json:"proof,omitempty"` // see ProofRecord; empty without proof
 }
 
 // How it was proved who started a container, as in JSON.
@@ -30,14 +30,14 @@ const (
 	ProofRootless = "rootless" // its user namespace belongs to the user
 )
 
-// The limits of what a host may report about a container.
+// Limits for what a host reports about a container.
 const (
 	MaxContainerLabels = 32
 	maxLabelLength     = 256 // of a key, and of a value, in bytes
 )
 
-// CountsFor is the account for which rules count a process: its own. In a container of root's runtime, where any uid can
-// be chosen, it is the user who is proved to have started the container, else uid 0, which counts for no user.
+// CountsFor is the account for which rules count a process: its own. Processes in a container of root's runtime can
+// choose any uid: they count for the user who is proved to have started it, else for uid 0, which is no user.
 func (p *Process) CountsFor() (Username, *UID) {
 	switch c := p.ContainerInfo; {
 	case c == nil || p.UID == nil:
@@ -54,18 +54,18 @@ func (p *Process) CountsForUID() *UID {
 	return uid
 }
 
-// StartedByUnknown says that any user of the runtime may have started its container: the process counts for no user.
+// StartedByUnknown says that any user of the runtime may have started the container: the process counts for no user.
 func (p *Process) StartedByUnknown() bool {
 	uid := p.CountsForUID()
 	return p.Container != "" && uid != nil && *uid == 0
 }
 
-// OfRootsRuntime says that a process is in a container of root's runtime, not of a user's.
+// OfRootsRuntime says whether a process is in a container of root's runtime, not of a user's.
 func (p *Process) OfRootsRuntime() bool {
 	return p.ContainerInfo != nil && p.ContainerInfo.Proof != ProofRootless
 }
 
-// Reported is the user whom a finding names: CountsFor or, if StartedByUnknown, root for root's uid and else none.
+// Reported is the user named in findings: CountsFor or, if StartedByUnknown, root for root's processes and else none.
 func (p *Process) Reported() (Username, *UID) {
 	switch {
 	case p.ContainerInfo == nil || p.UID != nil && *p.UID == 0 && p.StartedByUnknown():
@@ -76,7 +76,7 @@ func (p *Process) Reported() (Username, *UID) {
 	return p.CountsFor()
 }
 
-// WithoutLabels is a copy for findings, which are kept; nil for nil.
+// WithoutLabels returns a copy for findings, which are kept; nil for nil.
 func (c *ContainerInfo) WithoutLabels() *ContainerInfo {
 	if c == nil {
 		return nil
@@ -86,7 +86,7 @@ func (c *ContainerInfo) WithoutLabels() *ContainerInfo {
 	return brief
 }
 
-// BoundedLabels are the labels that a host may report, the first ones by key; cut says that others were left out.
+// BoundedLabels returns the first valid labels by key, and whether it left any out.
 func BoundedLabels(labels map[string]string) (bounded map[string]string, cut bool) {
 	keys := make([]string, 0, len(labels))
 	for key, value := range labels {
@@ -133,7 +133,7 @@ func (c *ContainerInfo) check() error {
 	)
 }
 
-// ContainerText is as in "container web (pytorch:24.10), started by bob", safe to show; "" for none.
+// ContainerText is as in "container web (pytorch:24.10), started by bob", safe to show; "" without a container.
 func (p *Process) ContainerText() string {
 	if p.Container == "" || p.ContainerInfo == nil {
 		return p.ContainerName()
@@ -165,7 +165,7 @@ func (c *ContainerInfo) starter() string {
 	return text.Shown(string(c.User))
 }
 
-// ContainerName names a container, safe to show: without a name by its id, and without an image that isn't known.
+// ContainerName names a container, safe to show, by its name or else its id.
 func ContainerName(id, name, image string) string {
 	shown := "container " + text.Shown(cmp.Or(name, ShortID(id)))
 	if image != "" {
@@ -174,7 +174,7 @@ func ContainerName(id, name, image string) string {
 	return shown
 }
 
-// StartedBy says who started a container. The user is safe to show; empty if it isn't proved.
+// StartedBy names who started a container; user is safe to show, or empty without proof.
 func StartedBy(user string) string { return ", started by " + cmp.Or(user, "an unknown user") }
 
 func shownImage(image string) string {
@@ -209,15 +209,15 @@ func (p *Process) Describe() string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// CommandOrName is the command line of a process, or at least its name.
+// CommandOrName is the command line or, if unknown, the name.
 func (p *Process) CommandOrName() string { return cmp.Or(p.Command, p.Name) }
 
-// HideCommand makes the command private, as for a host that hides it in /proc.
+// HideCommand makes the command private, as on a host that hides it in /proc.
 func (p *Process) HideCommand() {
 	p.PrivateCommand, p.Command, p.Name = cmp.Or(p.CommandOrName(), p.PrivateCommand), "", ""
 }
 
-// ShortID is a container's id as container runtimes show it, with 12 of its 64 digits.
+// ShortID shortens a container's id to 12 of its 64 digits, as container runtimes do.
 func ShortID(id string) string {
 	if len(id) == 64 {
 		return id[:12]

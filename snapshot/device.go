@@ -16,17 +16,17 @@ type Device struct {
 	TotalMemory Memory       `json:"total_memory"`
 	Attachments []Attachment `json:"attachments"`
 
-	// The fields below are not in the 1.4.3 format; nil or empty also if not reported.
+	// Not in the 1.4.3 format; nil or empty also if not reported.
 
 	UUID         GPUUUID    `json:"uuid,omitempty"`
 	Name         string     `json:"name,omitempty"`
 	Driver       string     `json:"driver,omitempty"`       // its version
-	Unidentified bool       `json:"unidentified,omitempty"` // it may be another GPU: what is attached to it is unknown
+	Unidentified bool       `json:"unidentified,omitempty"` // it may be another GPU: attachments are unknown
 	Unified      bool       `json:"-"`                      // TotalMemory is the machine's, and total_memory null
 	Failed       bool       `json:"failed,omitempty"`       // it doesn't work
-	Problem      string     `json:"problem,omitempty"`      // what the driver says of it, or of a value
+	Problem      string     `json:"problem,omitempty"`      // what the driver says about it or a value
 	Unusable     string     `json:"unusable,omitempty"`     // why CUDA can't use it although it works; empty if it can
-	MIGMode      bool       `json:"mig_mode,omitempty"`     // CUDA can use its MIG instances alone
+	MIGMode      bool       `json:"mig_mode,omitempty"`     // CUDA can only use its MIG instances
 	Display      *bool      `json:"display,omitempty"`      // a screen was active when nvidia-smi was last asked
 	UsedMemory   Memory     `json:"used_memory,omitzero"`
 	Utilization  *int       `json:"utilization,omitempty"` // per cent over the driver's last sample
@@ -35,7 +35,7 @@ type Device struct {
 	PowerLimit   *float64   `json:"power_limit,omitempty"` // watts
 	Instances    []Instance `json:"mig,omitempty"`
 
-	// ProcessesUnknown says that there may be processes that the driver doesn't report, or that can't be seen.
+	// ProcessesUnknown says that some processes may be missing: the driver doesn't report them, or they can't be seen.
 	ProcessesUnknown bool `json:"processes_unknown,omitempty"`
 }
 
@@ -45,21 +45,21 @@ type Attachment struct {
 	GPUMemory Memory `json:"gpu_memory"` // capacity; unknown for "all of it"
 	Time      Date   `json:"time"`       // when it was attached, as its user wrote it
 
-	// The fields below are not in the 1.4.3 format, and beside the attachments in our own: see deviceOf.
+	// Not in the 1.4.3 format, and outside the attachments in our own: see deviceOf.
 
-	Since     StartTime `json:"-"` // from when its age counts, not before root's last look without it; 0 if unknown
-	Instances []GPUUUID `json:"-"` // the MIG instances that it is about; empty for the whole device
+	Since     StartTime `json:"-"` // when its age begins, not before root's last look without it; 0 if unknown
+	Instances []GPUUUID `json:"-"` // of MIG; empty for the whole device
 }
 
-// Instance is a part of a device that works as a device of its own (MIG).
+// Instance is a MIG instance: a part of a device that works as a device.
 type Instance struct {
 	UUID    GPUUUID `json:"uuid"`              // "MIG-…"
 	Profile string  `json:"profile,omitempty"` // such as "1g.10gb"
 	Total   Memory  `json:"total_memory,omitzero"`
-	Pool    string  `json:"pool,omitempty"` // the GPU instance of that memory, which several may share
+	Pool    string  `json:"pool,omitempty"` // the GPU instance with that memory, which several may share
 }
 
-// Memory is the most that it has, by its profile (`nvidia-smi -L`), else Total, which a process's name could falsify.
+// Memory is the size in its profile (`nvidia-smi -L`), else Total, which a process could falsify by its name.
 func (i Instance) Memory() Memory {
 	for part := range strings.SplitSeq(i.Profile, ".") {
 		size, _, _ := strings.Cut(part, "+") // as in 1g.10gb+me
@@ -74,7 +74,7 @@ func (i Instance) Memory() Memory {
 
 const maxInstances = 64 * maxDevices // far above the 7 GPU instances with 7 compute instances of a device
 
-// CheckInstance returns an error, which wraps ErrInvalid, unless a text can be the UUID of a MIG instance.
+// CheckInstance returns an error that wraps ErrInvalid unless uuid can be that of a MIG instance.
 func CheckInstance(uuid GPUUUID) error {
 	if !strings.HasPrefix(string(uuid), "MIG-") || len(uuid) > 128 || !text.IsMadeOf(string(uuid), "-/") {
 		return fmt.Errorf("%w: %s is not the UUID of a MIG instance", ErrInvalid, text.Quoted(string(uuid), 80))
@@ -82,7 +82,7 @@ func CheckInstance(uuid GPUUUID) error {
 	return nil
 }
 
-// CheckInstances is CheckInstance for a list, which must not be too long.
+// CheckInstances is CheckInstance for a list, and bounds its length.
 func CheckInstances(list []GPUUUID) error {
 	if len(list) > maxInstances {
 		return tooMany(len(list), "MIG instances", maxInstances)
@@ -151,12 +151,12 @@ func (doc *deviceOf) read(r *reader) (Device, error) {
 	return *d, cmp.Or(checkIndex(doc.Index), err)
 }
 
-// ComputesLess reports whether the device is known to compute less than below per cent.
+// ComputesLess reports whether the utilization is known to be less than below per cent.
 func (d *Device) ComputesLess(below int) bool {
 	return below > 0 && d.Utilization != nil && *d.Utilization < below
 }
 
-// DrawsLess reports whether it is known to draw less than below per cent of its limit, which isn't known with MIG.
+// DrawsLess reports whether the power is known to be less than below per cent of its limit. With MIG it is unknown.
 func (d *Device) DrawsLess(below int) bool {
 	if d.MIGMode || len(d.Instances) > 0 || d.Power == nil || d.PowerLimit == nil {
 		return false
@@ -164,20 +164,20 @@ func (d *Device) DrawsLess(below int) bool {
 	return *d.Power*100 < *d.PowerLimit*float64(below)
 }
 
-// Works reports whether the device works, and CUDA can use it or a part of it.
+// Works reports whether CUDA can use the device or a part of it.
 func (d *Device) Works() bool { return !d.Failed && d.Unusable == "" }
 
-// Judged says whether rules apply to the device: it works, it is known which GPU it is, and it can be attached.
+// Judged says whether rules apply: the device works, its identity is known, and it can be attached.
 func (d *Device) Judged() bool {
 	return !d.Failed && !d.Unidentified && (d.Unified || d.TotalMemory.Known())
 }
 
-// SameTotal compares the total memory, in whatever notation, and whether it is that of the machine.
+// SameTotal compares the total memory in any notation, and whether it is the machine's.
 func (d *Device) SameTotal(o *Device) bool {
 	return d.TotalMemory.Bytes() == o.TotalMemory.Bytes() && d.TotalMemory.OfMachine() == o.TotalMemory.OfMachine()
 }
 
-// Capacity is how much memory the device has of its own; unknown also if it shares that of the machine.
+// Capacity is the device's own memory; unknown also if it shares the machine's.
 func (d *Device) Capacity() Memory {
 	if d.Unified {
 		return Memory{}

@@ -12,22 +12,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Our own format is the model itself, by the tags of its fields. A decoder ignores other keys. These types add what
-// tags can't say: a pointer where null differs from 0, or another place in JSON than in the model.
+// Our own format is the model itself, by its tags; unknown keys are ignored. These types add what tags can't say: a
+// pointer where null differs from 0, or another place in JSON than in the model.
 type (
 	documentOf struct {
 		Snapshot
 		Processes    []processOf     `json:"processes"`
 		Environments []environmentOf `json:"envs"`
 		Devices      []deviceOf      `json:"devices"`
-		// Colons is how many colons come before it, so that a missing key is noticed. Older hosts don't say it.
+		// Colons counts the colons before it, so that a missing key is noticed. Older hosts don't send it.
 		Colons int `json:"colons,omitempty"`
 	}
 	processOf struct {
 		*Process
 		EID   *EnvID                      `json:"eid"`
 		Usage []usageOf                   `json:"used_gpu_memory"`
-		Types map[DeviceIndex]ProcessType `json:"types,omitempty"` // of the usages, as far as they are known
+		Types map[DeviceIndex]ProcessType `json:"types,omitempty"` // of Usage, where known
 	}
 	usageOf struct {
 		Index *DeviceIndex `json:"index"`
@@ -36,7 +36,7 @@ type (
 	environmentOf struct {
 		*Environment
 		UID *UID `json:"uid"`
-		// Former are indices that hosts of earlier versions let its shells use after GPUs were renumbered.
+		// Former has indices that older hosts let its shells use after GPUs were renumbered.
 		Former []struct {
 			Index DeviceIndex `json:"device"`
 		} `json:"former,omitempty"`
@@ -44,8 +44,8 @@ type (
 	deviceOf struct {
 		Index *DeviceIndex `json:"index"`
 		*Device
-		TotalMemory *Memory `json:"total_memory"` // null for a device that shares the machine's
-		// Since and Parts are Since and Instances of the attachments.
+		TotalMemory *Memory `json:"total_memory"` // null if it shares the machine's
+		// Since and Parts are those of the attachments.
 		Since map[EnvID]StartTime `json:"attached_since,omitempty"`
 		Parts []partOf            `json:"attached_mig,omitempty"`
 	}
@@ -55,19 +55,19 @@ type (
 	}
 )
 
-// Limits for what one host reports: a hostile one can't fill the controller's memory.
+// Limits for what one host reports: a hostile host can't fill the controller's memory.
 const (
-	maxProcesses    = maxObjects // of which Bound keeps some
+	maxProcesses    = maxObjects // before Bound
 	maxEnvironments = maxObjects
 	maxDevices      = 1024
 	maxAttachments  = 65536
-	maxPIDs         = 65536        // with kernels, of all environments: each is looked up under the lock
+	maxPIDs         = 65536        // and kernels of all environments: each is looked up under the lock
 	maxTextLength   = 4096         // bytes
-	maxWarnings     = 256          // are kept; more are no error, since users can cause warnings
-	maxOffset       = 24 * 60 * 60 // seconds from UTC: more than that of any zone
+	maxWarnings     = 256          // to keep; more are no error, since users can cause warnings
+	maxOffset       = 24 * 60 * 60 // seconds from UTC: more than any zone has
 )
 
-// EncodeNative writes a whole snapshot as one line of JSON.
+// EncodeNative writes a snapshot as one line of JSON.
 func EncodeNative(s *Snapshot) ([]byte, error) {
 	d := documentOf{
 		Snapshot: *s, Processes: processesOf(s.Processes),
@@ -91,7 +91,7 @@ func EncodeNativeProcesses(processes []Process) ([]byte, error) {
 	return Marshal(processesOf(processes))
 }
 
-// Marshal is json.Marshal, but does not escape HTML: that would make a text of a user up to six times as long.
+// Marshal is json.Marshal without escaping HTML, which makes a user's text up to six times as long.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -119,8 +119,8 @@ func processesOf(processes []Process) []processOf {
 	return list
 }
 
-// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out, with a warning; an error,
-// which wraps ErrInvalid, is about the whole.
+// DecodeNative reads what EncodeNative writes. It leaves out invalid values and items with a warning; an error wraps
+// ErrInvalid and refuses the whole.
 func DecodeNative(data []byte) (*Snapshot, error) {
 	var d documentOf
 	var r reader
@@ -186,7 +186,7 @@ func (r *reader) devices(list []deviceOf) ([]Device, error) {
 	return kept(r, list, "device", maxDevices, (*deviceOf).read, idOfDevice)
 }
 
-// DecodeNativeProcesses reads what EncodeNativeProcesses writes, if all of it can be read.
+// DecodeNativeProcesses reads what EncodeNativeProcesses writes; any invalid value is an error.
 func DecodeNativeProcesses(data []byte) ([]Process, error) {
 	var list []processOf
 	var r reader
@@ -203,7 +203,7 @@ func idOfDevice(d *Device) DeviceIndex     { return d.Index }
 func idOfUsage(u *DeviceUsage) DeviceIndex { return u.Index }
 func idOfAttachment(a *Attachment) EnvID   { return a.EID }
 
-// keptWarnings bounds warnings, and doesn't escape them.
+// keptWarnings bounds warnings without escaping them.
 func keptWarnings(warnings []string) []string {
 	var kept []string
 	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
@@ -215,7 +215,7 @@ func keptWarnings(warnings []string) []string {
 	return kept
 }
 
-// read is the process as far as it can be read. An error that wraps ErrInvalid refuses the document.
+// read returns what is valid of the process. An error that wraps ErrInvalid refuses the document.
 func (d *processOf) read(r *reader) (Process, error) {
 	p := cmp.Or(d.Process, &Process{})
 	r.at("", int(p.PID))

@@ -14,13 +14,13 @@ import (
 	"unicode/utf8"
 )
 
-// ErrInvalid is wrapped by every decoding error of this package. No part of the document may be used then.
+// ErrInvalid is wrapped by every decoding error of this package. Use no part of the document then.
 var ErrInvalid = errors.New("not a valid genv document")
 
-// ErrOtherVersion is wrapped, besides ErrInvalid, if an object has keys that 1.4.3 does not know.
+// ErrOtherVersion is wrapped besides ErrInvalid if an object has keys that 1.4.3 does not know.
 var ErrOtherVersion = errors.New("the keys are those of another version")
 
-// The documents of 1.4.3, with exactly these keys. They are read with the types of our own format.
+// The documents of 1.4.3, with exactly these keys. They are decoded into the types of our own format.
 type (
 	document143[P, E, D any] struct {
 		Processes    processes143[P]    `json:"processes"`
@@ -71,7 +71,7 @@ type (
 	}
 )
 
-// EncodeSnapshot is `genv usage snapshot` of 1.4.3, without the last newline and what isn't Expressible.
+// EncodeSnapshot writes what `genv usage snapshot` of 1.4.3 prints, without the newline and what isn't Expressible.
 func EncodeSnapshot(s *Snapshot) ([]byte, error) {
 	return encode143(document143[process143, environment143, device143]{
 		Processes:    processes143[process143]{expressibleProcesses(judgedUsage(s))},
@@ -95,8 +95,8 @@ func EncodeDevices(d []Device) ([]byte, error) {
 	return encode143(devices143[device143]{devicesOf(expressibleDevices(d))})
 }
 
-// Expressible says whether 1.4.3's format can express the process: its null for "eid" means outside all environments,
-// and memory can't be unknown. Its controller isn't shown others, and so ends none by a guess.
+// Expressible says whether 1.4.3's format can express the process: there, null for "eid" means outside all
+// environments, and memory can't be unknown. A 1.4.3 controller isn't shown other processes, so that it ends none.
 func (p *Process) Expressible() bool {
 	unknown := func(u DeviceUsage) bool { return !u.Memory.Known() }
 	return !p.EnvUnknown && len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage, unknown)
@@ -144,7 +144,7 @@ func devicesOf(devices []Device) []device143 {
 	return out
 }
 
-// judgedUsage leaves out uses of devices that no rule is about: a 1.4.3 controller judges all that it is shown.
+// judgedUsage leaves out uses of devices without rules: a 1.4.3 controller judges all that it sees.
 func judgedUsage(s *Snapshot) []Process {
 	spared := func(u DeviceUsage) bool {
 		d := s.Device(u.Index)
@@ -161,7 +161,7 @@ func expressibleDevices(devices []Device) []Device {
 	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !d.TotalMemory.Known() })
 }
 
-// DecodeSnapshot is DecodeNative for what `genv usage snapshot` of 1.4.3 prints.
+// DecodeSnapshot is DecodeNative for the output of `genv usage snapshot` of 1.4.3.
 func DecodeSnapshot(data []byte) (*Snapshot, error) {
 	type exact = document143[process143, environment143, device143]
 	type read = document143[processOf, environmentOf, deviceOf]
@@ -177,7 +177,7 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 	return s, nil
 }
 
-// DecodeProcesses reads what EncodeProcesses writes, if all of it can be read.
+// DecodeProcesses reads what EncodeProcesses writes; any invalid value is an error.
 func DecodeProcesses(data []byte) ([]Process, error) {
 	type exact = processes143[process143]
 	return strictly(decode143[exact](data, func(d *processes143[processOf], r *reader) ([]Process, error) {
@@ -185,12 +185,12 @@ func DecodeProcesses(data []byte) ([]Process, error) {
 	}))
 }
 
-// DecodeEnvironments reads what EncodeEnvironments writes, if all of it can be read.
+// DecodeEnvironments reads what EncodeEnvironments writes; any invalid value is an error.
 func DecodeEnvironments(data []byte) ([]Environment, error) {
 	return strictly(ReadEnvironments(data))
 }
 
-// ReadEnvironments is DecodeEnvironments, but leaves out what can't be read, and names it.
+// ReadEnvironments is DecodeEnvironments, but leaves out invalid values, and names them in odd.
 func ReadEnvironments(data []byte) (environments []Environment, odd []string, err error) {
 	type exact = environments143[environment143]
 	return decode143[exact](data, func(d *environments143[environmentOf], r *reader) ([]Environment, error) {
@@ -198,10 +198,10 @@ func ReadEnvironments(data []byte) (environments []Environment, odd []string, er
 	})
 }
 
-// DecodeDevices reads what EncodeDevices writes, if all of it can be read.
+// DecodeDevices reads what EncodeDevices writes; any invalid value is an error.
 func DecodeDevices(data []byte) ([]Device, error) { return strictly(ReadDevices(data)) }
 
-// ReadDevices is DecodeDevices, but leaves out what can't be read, and names it.
+// ReadDevices is DecodeDevices, but leaves out invalid values, and names them in odd.
 func ReadDevices(data []byte) (devices []Device, odd []string, err error) {
 	type exact = devices143[device143]
 	devices, odd, err = decode143[exact](data, func(d *devices143[deviceOf], r *reader) ([]Device, error) {
@@ -217,7 +217,7 @@ func markOfMachine(devices []Device) {
 	}
 }
 
-// strictly makes an error of what was left out.
+// strictly returns an error if anything was left out.
 func strictly[Model any](model Model, odd []string, err error) (Model, error) {
 	if err == nil && len(odd) > 0 {
 		err = fmt.Errorf("%w: %s", ErrInvalid, odd[0])
@@ -228,7 +228,7 @@ func strictly[Model any](model Model, odd []string, err error) (Model, error) {
 	return model, nil
 }
 
-// decode143 decodes a document with exactly the keys of Exact by the types of our own format.
+// decode143 decodes a document with exactly the keys of Exact into the types of our own format.
 func decode143[Exact, Doc, Model any](data []byte, read func(*Doc, *reader) (Model, error)) (
 	model Model, odd []string, err error,
 ) {
@@ -241,7 +241,7 @@ func decode143[Exact, Doc, Model any](data []byte, read func(*Doc, *reader) (Mod
 	return model, r.warnings(), err
 }
 
-// rows143 names rows with unknown memory. Two rows of a device become one, so that no environment loses an attachment.
+// rows143 notes rows with unknown memory. It merges two rows of a device, so that no environment loses an attachment.
 func rows143(r *reader, rows []deviceOf) (list []deviceOf) {
 	first := make(map[DeviceIndex]int)
 	for i, row := range rows {
@@ -283,7 +283,7 @@ func (r *reader) unmarshalExact(data []byte, into any, t reflect.Type) error {
 	return r.unmarshal(data, into)
 }
 
-// checkKeys refuses other keys than those of the Go type, and null for what is no pointer.
+// checkKeys refuses missing and unknown keys, and null for anything but a pointer.
 func (r *reader) checkKeys(name string, data []byte, t reflect.Type) error {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -316,7 +316,7 @@ func (r *reader) checkKeys(name string, data []byte, t reflect.Type) error {
 	return nil
 }
 
-// checkItems refuses a list if another version wrote all items, and notes other odd ones.
+// checkItems refuses a list if another version wrote all its items, and notes other odd items.
 func (r *reader) checkItems(data []byte, t reflect.Type) error {
 	var items []json.RawMessage
 	if err := unmarshal(data, &items); err != nil {
@@ -339,7 +339,7 @@ func (r *reader) checkItems(data []byte, t reflect.Type) error {
 	return nil
 }
 
-// encode143 writes JSON as Python's json.dumps(indent=2): it escapes all but printable ASCII, and no HTML.
+// encode143 writes JSON like Python's json.dumps(indent=2), which escapes all but printable ASCII, and no HTML.
 func encode143(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -351,7 +351,7 @@ func encode143(v any) ([]byte, error) {
 	return escapeNonASCII(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }
 
-// escapeNonASCII works on whole JSON, since only strings can contain such runes.
+// escapeNonASCII works on whole JSON, since such runes are only in strings.
 func escapeNonASCII(data []byte) (out []byte) {
 	const hex = "0123456789abcdef"
 	for len(data) > 0 {

@@ -2,7 +2,7 @@ package snapshot
 
 import "slices"
 
-// Environment returns the registered environment with the given id, or nil.
+// Environment returns the registered environment with an id, or nil.
 func (s *Snapshot) Environment(eid EnvID) *Environment { return FindEnvironment(s.Environments, eid) }
 
 // Device returns the device at an index, or nil.
@@ -13,17 +13,17 @@ func (d *Device) Attachment(eid EnvID) *Attachment {
 	return Find(d.Attachments, func(a *Attachment) bool { return a.EID == eid })
 }
 
-// FindEnvironment returns the environment of a list with the given id, or nil.
+// FindEnvironment returns the environment with an id, or nil.
 func FindEnvironment(environments []Environment, eid EnvID) *Environment {
 	return Find(environments, func(e *Environment) bool { return e.EID == eid })
 }
 
-// FindDevice returns the device of a list at an index, or nil.
+// FindDevice returns the device at an index, or nil.
 func FindDevice(devices []Device, index DeviceIndex) *Device {
 	return Find(devices, func(d *Device) bool { return d.Index == index })
 }
 
-// Find returns the first item that matches, or nil. Unlike slices.IndexFunc it copies no item.
+// Find returns the first item that matches, or nil. Unlike slices.IndexFunc it doesn't copy items.
 func Find[T any](items []T, matches func(*T) bool) *T {
 	for i := range items {
 		if matches(&items[i]) {
@@ -33,7 +33,7 @@ func Find[T any](items []T, matches func(*T) bool) *T {
 	return nil
 }
 
-// Described are the registered devices with what nvidia-smi found about them, and others that it found.
+// Described adds what nvidia-smi found to the registered devices, and the devices that it found besides.
 func Described(registered, found []Device) []Device {
 	devices := slices.Clone(registered)
 	for _, d := range found {
@@ -50,7 +50,7 @@ func Described(registered, found []Device) []Device {
 	return devices
 }
 
-// AttachedTo lists the indices of those devices that an environment is attached to, in the order of the devices.
+// AttachedTo lists the indices of the devices to which an environment is attached.
 func AttachedTo(devices []Device, eid EnvID) []DeviceIndex {
 	var indices []DeviceIndex
 	for i := range devices {
@@ -61,7 +61,7 @@ func AttachedTo(devices []Device, eid EnvID) []DeviceIndex {
 	return indices
 }
 
-// Uses returns the process's usage of a device, or nil if it does not use it.
+// Uses returns the process's usage of a device, or nil.
 func (p *Process) Uses(index DeviceIndex) *DeviceUsage {
 	return Find(p.Usage, func(u *DeviceUsage) bool { return u.Index == index })
 }
@@ -75,7 +75,7 @@ func (p *Process) Indices() []DeviceIndex {
 	return indices
 }
 
-// NameOf is the host's name for an account, as its processes and environments say; empty if they say none.
+// NameOf is the host's name for an account, from its processes and environments; empty if unknown.
 func (s *Snapshot) NameOf(uid *UID) Username {
 	if uid == nil {
 		return ""
@@ -105,13 +105,13 @@ const (
 	TypePending ProcessType = "?"
 )
 
-// Draws says whether it is the type of a process that draws.
+// Draws says whether a process of this type draws.
 func (t ProcessType) Draws() bool { return t == TypeGraphics || t == TypeComputeGraphics }
 
-// OfDesktop says whether it is used to draw on its display. No user can make a display active.
+// OfDesktop says whether the process draws on the device's active display. Users can't make a display active.
 func (s *Snapshot) OfDesktop(u DeviceUsage) bool { return u.Type.Draws() && s.displays(u) }
 
-// TypeUnknown says whether a use may be OfDesktop, since its type isn't known.
+// TypeUnknown says whether the use may be OfDesktop, since its type is unknown.
 func (s *Snapshot) TypeUnknown(u DeviceUsage) bool {
 	return u.Type == TypePending || u.Type == "" && s.displays(u)
 }

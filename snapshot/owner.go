@@ -5,26 +5,26 @@ import (
 	"iter"
 )
 
-// Owner says in which environment a process is, and why. Its account is the kernel's uid: see Relative.
+// Owner says in which environment a process is, and why. Its account follows from the kernel's uid: see Relative.
 type Owner struct {
-	EID       EnvID // empty for none, or if it is unknown
+	EID       EnvID // empty for none or unknown
 	Basis     Basis // of EID
 	Inherited EnvID // Process.Inherited
-	Unread    error // why the environ doesn't say the environment; nil if it does
-	Unknown   error // why it isn't known whether the process is in an environment; nil if it is
+	Unread    error // why the environ can't be read
+	Unknown   error // why it is unknown whether the process is in an environment
 }
 
-// Basis says what an Owner rests on.
+// Basis is the evidence for an Owner.
 type Basis int8
 
-// The kinds of Basis, the strongest first.
+// Bases, the strongest first.
 const (
 	NoBasis      Basis = iota
 	ByRegister         // the process is registered in the environment
 	ByClaim            // its environ names it
 	ByContainer        // its container was started in it
-	ByLastAnswer       // an earlier look knew it, and the environ doesn't say it any more
-	ByAncestor         // its nearest ancestor of the same account that is in an environment
+	ByLastAnswer       // an earlier look knew it, and the environ no longer says it
+	ByAncestor         // its nearest ancestor of the same account in an environment
 )
 
 // Carries says whether the process keeps an environment alive: not if its environ names none, perhaps on purpose.
@@ -32,15 +32,15 @@ func (o *Owner) Carries(eid EnvID) bool {
 	return eid != "" && o.EID == eid && (o.Basis != ByAncestor || o.Unread != nil)
 }
 
-// Relative is a process, or one of its ancestors. UID and Claim are only called if they are needed.
+// Relative is a process or one of its ancestors. UID and Claim are called only when needed.
 type Relative struct {
 	PID   PID
 	Start StartTime             // 0 if unknown
-	UID   func() (UID, error)   // the account that it counts for
-	Claim func() (EnvID, error) // the environment that its environ names; empty for none
+	UID   func() (UID, error)   // of the account that it counts for
+	Claim func() (EnvID, error) // the environment named in its environ; empty for none
 }
 
-// Answer is the environment in which a process was found; without an EID the process has left. It counts while the
+// Answer is the environment of a process in an earlier look; without an EID the process has left. It counts while the
 // process lives and its environ can't be read.
 type Answer struct {
 	PID   PID       `json:"pid"`
@@ -56,7 +56,7 @@ type Register struct {
 	answers      map[PID]Answer
 }
 
-// NewRegister makes a Register of what the state files say. starts are those of registered processes, if known.
+// NewRegister makes a Register from the state files. starts are the known start times of registered processes.
 func NewRegister(environments []Environment, starts map[PID]StartTime, answers []Answer) *Register {
 	r := &Register{map[PID][]*Environment{}, starts, make(map[PID]Answer, len(answers))}
 	for i := range environments {
@@ -70,15 +70,15 @@ func NewRegister(environments []Environment, starts map[PID]StartTime, answers [
 	return r
 }
 
-// Has says whether a process is registered in any environment.
+// Has says whether a process is registered in an environment.
 func (r *Register) Has(pid PID) bool { return len(r.environments[pid]) > 0 }
 
-// Knows says whether an answer of earlier looks is the same.
+// Knows says whether earlier looks gave this answer.
 func (r *Register) Knows(a Answer) bool { return r.answers[a.PID] == a }
 
-// Owner is in which environment a process is: the one in which it is registered; else that which its environ names;
-// else that of its container; else the last answer; else that of its nearest ancestor of the same account (for a
-// process of root, of any account). The lineage begins with the process. An error in it is an unknown relative.
+// Owner finds a process's environment: the one that registers it; else the one that its environ names; else its
+// container's; else the last answer; else that of its nearest ancestor of the same account (for root's processes, of
+// any account). The lineage begins with the process; an error in it is an unknown relative.
 func (r *Register) Owner(lineage iter.Seq2[Relative, error], container EnvID) Owner {
 	var o Owner
 	var account UID
@@ -122,7 +122,7 @@ func (r *Register) Owner(lineage iter.Seq2[Relative, error], container EnvID) Ow
 	return o
 }
 
-// own is the environment without a look at the ancestors. A Basis without an environment says that it has left.
+// own ignores ancestors. A Basis without an environment says that the process has left.
 func (r *Register) own(k *Relative, registered EnvID) (EnvID, Basis, error) {
 	claim, unread := k.Claim()
 	answer, answered := r.answer(k)
@@ -148,7 +148,7 @@ func (r *Register) answer(k *Relative) (Answer, bool) {
 	return a, err == nil && uid == a.UID
 }
 
-// registered is the environment of its own account in which a process is registered: every user may write any PID into
+// registered returns the environment of the process's own account that registers it: every user may write any PID into
 // the state files. Root's processes are in none, since all descend from PID 1.
 func (r *Register) registered(k *Relative) (EnvID, error) {
 	environments := r.environments[k.PID]
@@ -167,12 +167,12 @@ func (r *Register) registered(k *Relative) (EnvID, error) {
 	return "", nil
 }
 
-// Holds says whether a process is certainly in the environment, and its account is that of the environment or root.
+// Holds says whether a process is certainly in the environment, and is its account's or root's.
 func (e *Environment) Holds(p *Process) bool {
 	return !p.EnvUnknown && p.EID != "" && p.EID == e.EID && e.Admits(p.CountsForUID())
 }
 
-// Account is whose it is, by the host's name and uid; nil if the kernel contradicts the state files, and for none.
+// Account is the environment's; nil for a nil environment, or if the kernel contradicts the state files.
 func (e *Environment) Account() (Username, *UID) {
 	if e == nil || e.OwnerMismatch {
 		return "", nil
@@ -180,8 +180,8 @@ func (e *Environment) Account() (Username, *UID) {
 	return e.Username, &e.UID
 }
 
-// Account is whose the process is, as findings name it: Reported, with the environment's name if the host has none.
-// From hosts that report no uids (1.4.3), it is that of the claimed environment; nil for none.
+// Account is the process's, as in findings: Reported, with the environment's name if the host has none. Hosts that
+// report no uids (1.4.3) have that of the claimed environment; nil for none.
 func (p *Process) Account(claimed *Environment) (Username, *UID) {
 	user, uid := p.Reported()
 	name, owner := claimed.Account()
@@ -195,7 +195,7 @@ func (p *Process) Account(claimed *Environment) (Username, *UID) {
 	return user, uid
 }
 
-// EnvironmentOf is the environment that holds a process, among those of its host; nil for none.
+// EnvironmentOf returns the environment of its host that holds a process, or nil.
 func EnvironmentOf(p *Process, environments map[EnvID]*Environment) *Environment {
 	if e := environments[p.EID]; e != nil && e.Holds(p) {
 		return e
@@ -203,7 +203,7 @@ func EnvironmentOf(p *Process, environments map[EnvID]*Environment) *Environment
 	return nil
 }
 
-// ByID indexes environments. Of two with the same id the first counts.
+// ByID indexes environments by id; the first of two counts.
 func ByID(environments []Environment) map[EnvID]*Environment {
 	byID := make(map[EnvID]*Environment, len(environments))
 	for i := range environments {

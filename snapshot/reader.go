@@ -13,19 +13,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// reader notes what of a document can't be read and is left out: one odd entry hides no others.
+// reader notes what it leaves out of a document: one odd entry hides no others.
 type reader struct {
 	path   []listItem
 	notes  []string
 	more   int
-	claims bool // the claim of some process has a wrong type
+	claims bool // some process's claim has a wrong type
 }
 
-// listItem is an item of a list, by its id or a number.
+// listItem is an item of a list, by its id or number.
 type listItem struct {
 	name, id string
 	number   int
-	known    bool // number is its own, not its place in the list
+	known    bool // number is the item's own, not its place in the list
 }
 
 var errMissing = errors.New("it is missing or not understood")
@@ -35,7 +35,7 @@ func (r *reader) at(id EnvID, number int) {
 	p.id, p.number, p.known = string(id), number, true
 }
 
-// leaveOut notes, unless err is nil, that a value of the item that is being read, or the item (""), is left out.
+// leaveOut notes, unless err is nil, that a value of the current item, or the item (""), is left out.
 func (r *reader) leaveOut(what string, err error) bool {
 	if err == nil {
 		return false
@@ -75,14 +75,14 @@ func (r *reader) warnings() []string {
 	return r.notes
 }
 
-// Limits of a document before it is decoded: an empty object has 3 bytes, and a decoded process 600.
+// Limits before decoding: an empty object has 3 bytes, and a decoded process 600.
 const (
 	maxValues  = 1 << 20
 	maxObjects = 1 << 17
-	maxReason  = 200 // bytes of an error of package json, which repeats the input
+	maxReason  = 200 // bytes of an error of encoding/json, which repeats the input
 )
 
-// CheckAmount refuses more values or objects than a host can have, before they are decoded. Its error wraps ErrInvalid.
+// CheckAmount refuses, before decoding, more values or objects than a host can have. Its error wraps ErrInvalid.
 func CheckAmount(data []byte) error {
 	if bytes.Count(data, []byte{','}) <= maxValues && bytes.Count(data, []byte{'{'}) <= maxObjects {
 		return nil
@@ -96,7 +96,7 @@ func CheckAmount(data []byte) error {
 	return nil
 }
 
-// amountOf counts the objects, and the commas outside of texts, which users choose.
+// amountOf counts objects, and commas outside strings, whose text users choose.
 func amountOf(data []byte) (values, objects int) {
 	inText := false
 	for i := 0; i < len(data); i++ {
@@ -121,7 +121,7 @@ func tooMany(n int, what string, limit int) error {
 
 var errTwice = errors.New("it is listed twice")
 
-// kept is what can be read of a list, without the second item of an id. More than limit are refused.
+// kept reads a list without invalid items and the second item of an id. More than limit items are an error.
 func kept[Doc, Model any, ID comparable](
 	r *reader, items []Doc, name string, limit int, read func(*Doc, *reader) (Model, error), id func(*Model) ID,
 ) ([]Model, error) {
@@ -150,7 +150,7 @@ func kept[Doc, Model any, ID comparable](
 	return out, nil
 }
 
-// unmarshal is json.Unmarshal with CheckAmount. A value of a wrong type is null, not 0, which is root.
+// unmarshal is json.Unmarshal with CheckAmount. It reads a value of a wrong type as null, not 0, which is root.
 func (r *reader) unmarshal(data []byte, into any) error {
 	if err := CheckAmount(data); err != nil {
 		return err
@@ -181,7 +181,7 @@ func wrapped(err error) error {
 	return nil
 }
 
-// fit is a value of JSON as far as it fits a type, else null.
+// fit replaces values that don't fit a type by null.
 func (r *reader) fit(path string, v any, t reflect.Type) any {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -239,7 +239,7 @@ func checkID(id string) error {
 	return CheckName("it", id)
 }
 
-// id is the Claim of an environment's id. Another one is noted.
+// id returns the Claim of an id, and notes if it differs.
 func (r *reader) id(id EnvID) EnvID {
 	safe := Claim(string(id))
 	if safe != id {
@@ -248,7 +248,7 @@ func (r *reader) id(id EnvID) EnvID {
 	return safe
 }
 
-// orZero is the zero value, which means unknown or none, for JSON's null.
+// orZero reads JSON's null as the zero value, which means unknown or none.
 func orZero[T any](v *T) T { return *cmp.Or(v, new(T)) }
 
 func orNull[T ~string](s T) *T {
@@ -277,7 +277,7 @@ func checkIndex(index *DeviceIndex) error {
 	return nil
 }
 
-// measured is a value that a device can have, else nil.
+// measured returns nil for a value that no device can have.
 func measured[T any](r *reader, name string, value *T, check func(T) error) *T {
 	if value == nil || r.leaveOut(name, check(*value)) {
 		return nil
@@ -289,12 +289,12 @@ func checkUtilization(percent int) error {
 	return within(percent, 0, 100, "a utilization of %d per cent")
 }
 
-// CheckTemperature refuses a temperature, in degrees Celsius, that no device can have. The error wraps ErrInvalid.
+// CheckTemperature refuses degrees Celsius that no device can have. The error wraps ErrInvalid.
 func CheckTemperature(celsius int) error {
 	return within(celsius, -273, 1000, "a temperature of %d degrees Celsius")
 }
 
-// CheckPower refuses a power, in watts, that no device can draw. The error wraps ErrInvalid.
+// CheckPower refuses watts that no device can draw. The error wraps ErrInvalid.
 func CheckPower(watts float64) error { return within(watts, 0, 1e6, "a power of %g watts") }
 
 func within[T int | float64](value, least, most T, format string) error {

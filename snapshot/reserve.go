@@ -11,21 +11,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-const LateCancel = 12 * time.Hour // before the start: a reservation that is cancelled later counts as used
+const LateCancel = 12 * time.Hour // before the start: reservations cancelled later count as used
 
-// Holds says whether it hasn't ended at a moment. It may not have begun.
+// Holds says whether it hasn't ended at a time; it may not have begun.
 func (b *Reservation) Holds(at time.Time) bool { return b.Ended == nil && at.Before(b.Until) }
 
-// Runs says whether it has begun at a moment and hasn't ended.
+// Runs says whether it has begun and not ended at a time.
 func (b *Reservation) Runs(at time.Time) bool { return b.Holds(at) && !at.Before(b.From) }
 
-// The years of reservations: JSON and calendars have no others, in whatever zone.
+// JSON and calendars have no other years, in any zone.
 const (
 	firstYear = 1970
 	lastYear  = 9000
 )
 
-// CheckTimes refuses a reservation at times that can't be.
+// CheckTimes refuses impossible times.
 func (b *Reservation) CheckTimes() error {
 	switch {
 	case !b.Until.After(b.From):
@@ -36,7 +36,7 @@ func (b *Reservation) CheckTimes() error {
 	return nil
 }
 
-// Used is when it ends or ended; counts is false if it was cancelled early: see LateCancel.
+// Used returns its end; counts is false if it was cancelled early: see LateCancel.
 func (b *Reservation) Used() (until time.Time, counts bool) {
 	switch {
 	case b.Ended == nil:
@@ -47,7 +47,7 @@ func (b *Reservation) Used() (until time.Time, counts bool) {
 	return time.Time{}, false
 }
 
-// RunningAt are those of a list that run at a moment, and their GPUs together.
+// RunningAt returns the reservations that run at a time, and the sum of their GPUs.
 func RunningAt(list []Reservation, at time.Time) (running []Reservation, gpus int) {
 	for i := range list {
 		if list[i].Runs(at) {
@@ -58,7 +58,7 @@ func RunningAt(list []Reservation, at time.Time) (running []Reservation, gpus in
 	return running, gpus
 }
 
-// ReservationRule is what a policy lets a person reserve. 0 bounds nothing.
+// ReservationRule is what a policy lets a person reserve. 0 is unlimited.
 type ReservationRule struct {
 	GPUs    int           `json:"gpus,omitempty"`
 	AtOnce  int           `json:"at_once,omitempty"` // on all hosts
@@ -86,10 +86,10 @@ func (r *ReservationRule) String() string {
 	return strings.Join(words, ", ")
 }
 
-// When is a time as people read it, in the zone in which it is.
+// When formats a time for people, in its own zone.
 func When(t time.Time) string { return t.Format("Mon 2006-01-02 15:04 MST") }
 
-// TooMany says why it is one too many for its owner, and what would be allowed; empty if it isn't.
+// TooMany says why b is one too many for its owner, and what is allowed; empty if it isn't.
 func (r *ReservationRule) TooMany(own []Reservation, b *Reservation, now time.Time) string {
 	var ends []time.Time
 	for i := range own {
@@ -115,7 +115,7 @@ func (r *ReservationRule) TooMany(own []Reservation, b *Reservation, now time.Ti
 	return ""
 }
 
-// pauseUntil is the earliest start after those that the owner has, in whole minutes, and whether b is too close to one.
+// pauseUntil returns the earliest start after the owner's, in whole minutes, and whether b is too close to one.
 func (r *ReservationRule) pauseUntil(own []Reservation, b *Reservation) (earliest time.Time, tooClose bool) {
 	for i := range own {
 		end, counts := own[i].Used()
@@ -132,12 +132,12 @@ func (r *ReservationRule) pauseUntil(own []Reservation, b *Reservation) (earlies
 	return earliest, tooClose
 }
 
-// Wait is a command that waits for GPUs of a host: an open connection to root's service, and over with it.
+// Wait is a command that waits for GPUs of a host; it ends with its connection to root's service.
 type Wait struct {
-	ID       string        `json:"id"` // the same in the queues of all hosts in which one command waits
+	ID       string        `json:"id"` // the same on all hosts where the command waits
 	UID      UID           `json:"uid"`
 	Username Username      `json:"user,omitempty"`    // the host's name for UID; empty if it has none
-	GPUs     int           `json:"gpus"`              // how many the command asks for, in all
+	GPUs     int           `json:"gpus"`              // how many the command asks for
 	Suits    []DeviceIndex `json:"suits,omitempty"`   // the GPUs that it would take; nil for any
 	Seconds  int64         `json:"seconds"`           // how long it has waited, by the host's monotonic clock
 	Offered  []DeviceIndex `json:"offered,omitempty"` // the GPUs that are free and kept for this wait alone
@@ -145,7 +145,7 @@ type Wait struct {
 	Passed bool `json:"passed,omitempty"`
 }
 
-// Reservation is the keeping of GPUs for a person, by the host's own clock. Root's service keeps it.
+// Reservation keeps GPUs for a person, by the host's clock. Root's service keeps it.
 type Reservation struct {
 	ID       string    `json:"id"`
 	UID      UID       `json:"uid"`
@@ -163,7 +163,7 @@ type Reservation struct {
 	Lapsed bool       `json:"lapsed,omitempty"`       // it ended because its GPUs were not held
 }
 
-// Asked is who asked for GPUs lately. A controller tells the host what its caps allow them.
+// Asked lists who asked for GPUs lately. A controller tells the host what its caps allow them.
 type Asked struct {
 	Number uint64  `json:"number"` // of the last time; it only grows
 	People []Asker `json:"people"`
@@ -175,18 +175,18 @@ type Asker struct {
 	Username Username `json:"user,omitempty"` // the host's name for UID; empty if it has none
 }
 
-// What a host may have, so that a hostile one can't fill the controller's memory.
+// Limits for a host, so that a hostile one can't fill the controller's memory.
 const (
 	MaxWaits         = 2048
 	MaxReservations  = 64   // that haven't ended
-	MaxReserved      = 1024 // with those that ended, which still count for who may reserve again
+	MaxReserved      = 1024 // with ended ones, which still count for who may reserve again
 	MaxBookingReason = 200  // bytes
 	MaxAskers        = 256  // people in Asked
 	maxGPUs          = 1024
 	maxWaited        = 50 * 365 * 24 * 3600 // seconds: more than any host runs
 )
 
-// queue reads waits and reservations. They are unknown if the host doesn't send them, or if its users write the state.
+// queue reads waits and reservations. They are unknown if the host doesn't send them, or users can write its state.
 func (r *reader) queue(s *Snapshot) (err error) {
 	if s.Service != nil && !*s.Service {
 		s.Waits, s.Reservations = nil, nil

@@ -1,9 +1,9 @@
-// Package snapshot is the model of what runs on GPU machines: a Snapshot is the devices, environments and processes of
-// one host at one moment; a Cluster is many hosts, each with its Snapshot or an error. The package is pure. It also has
-// the formats in which they are exchanged: that of genv 1.4.3 (DecodeSnapshot) and our own (DecodeNative).
+// Package snapshot is the model of GPU machines: a Snapshot has the devices, environments and processes of one host at
+// one moment; a Cluster has many hosts, each with its Snapshot or an error. It also has the exchange formats: that of
+// genv 1.4.3 (DecodeSnapshot) and our own (DecodeNative). The package is pure.
 //
 // Unknown is never zero and never "no": a value that a host did not report is the zero Memory, nil, empty, or marked by
-// a field named Unknown. Check this before you use the value.
+// a field named Unknown. Check this before use.
 package snapshot
 
 import (
@@ -15,17 +15,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Snapshot is one host at one moment, as it reported it. Its tags are our own format: see DecodeNative.
+// Snapshot is a host's report at one moment. Its tags are our own format: see DecodeNative.
 type Snapshot struct {
 	Processes    []Process     `json:"processes"`
 	Environments []Environment `json:"envs"`
 	Devices      []Device      `json:"devices"`
 
-	BootID      string    `json:"boot_id,omitempty"`      // /proc/sys/kernel/random/boot_id; start times are of it
-	UTCOffset   *int      `json:"utc_offset_s,omitempty"` // seconds east of UTC, of the host's wall clock and Dates
-	Boot        time.Time `json:"-"`                      // when the host was booted, by the clock of this machine
+	BootID      string    `json:"boot_id,omitempty"`      // /proc/sys/kernel/random/boot_id, for start times
+	UTCOffset   *int      `json:"utc_offset_s,omitempty"` // seconds east of UTC, of the host's clock and Dates
+	Boot        time.Time `json:"-"`                      // when the host booted, by this machine's clock
 	StateFolder string    `json:"state_folder,omitempty"` // its device and inode, as in "8:1/131"
-	// Token was given with this connection, and Tokens with others: only these prove that two names are one machine.
+	// Token came with this connection, Tokens with others: only they prove that two names are one machine.
 	Token        string         `json:"-"`
 	Tokens       []string       `json:"-"`
 	Guard        *Guard         `json:"guard,omitempty"`
@@ -34,13 +34,13 @@ type Snapshot struct {
 	Trial        *Trial         `json:"trial,omitempty"`
 	Waits        []Wait         `json:"waits,omitzero"`        // for GPUs there
 	Reservations []Reservation  `json:"reservations,omitzero"` // that hold or still count, by the host's own clock
-	Skew         *time.Duration `json:"-"`                     // how far the host's own clock is ahead of ours
+	Skew         *time.Duration `json:"-"`                     // how far the host's clock is ahead of ours
 	Asked        *Asked         `json:"asked,omitempty"`
-	More         []More         `json:"more,omitempty"`     // what accounts have beyond the bounds: see Bound
-	Warnings     []string       `json:"warnings,omitempty"` // for people, about problems; a line each
+	More         []More         `json:"more,omitempty"`     // what Bound cut
+	Warnings     []string       `json:"warnings,omitempty"` // about problems; a line each
 }
 
-// Clock is what the host's own clock says at a moment by that of this machine.
+// Clock converts a time of this machine's clock to the host's.
 func (s *Snapshot) Clock(at time.Time) (now time.Time, known bool) {
 	if s.Skew == nil {
 		return at, false
@@ -48,7 +48,7 @@ func (s *Snapshot) Clock(at time.Time) (now time.Time, known bool) {
 	return at.Add(*s.Skew), true
 }
 
-// HideState says that the state files can't be read: attachments are unknown, and no rule is about the devices.
+// HideState records that the state files can't be read: attachments are unknown, and no rule applies to the devices.
 func (s *Snapshot) HideState(reason error) {
 	const unknown = "environments and attachments are unknown, and no rule acts on these GPUs: "
 	s.Warnings = append(s.Warnings, unknown+reason.Error())
@@ -58,59 +58,59 @@ func (s *Snapshot) HideState(reason error) {
 	}
 }
 
-// Process is a process that uses at least one device.
+// Process uses at least one device.
 type Process struct {
 	PID PID `json:"pid"`
-	// EID is the environment that the process is in (see Owner), which its owner can choose. Empty if it is in none.
+	// EID is its environment (see Owner), which its owner can choose; empty for none.
 	EID EnvID `json:"eid,omitempty"`
-	// EnvUnknown says that its environment isn't known: EID is not valid, and it isn't outside all environments either.
+	// EnvUnknown says that EID is not valid: the process may be in any environment or in none.
 	EnvUnknown bool          `json:"env_unknown,omitempty"`
 	Usage      []DeviceUsage `json:"used_gpu_memory"`
 
-	// The fields below are not in the 1.4.3 format.
+	// Not in the 1.4.3 format.
 
 	Start   StartTime `json:"start,omitempty"`
-	UID     *UID      `json:"uid,omitempty"`     // the real uid, or who created its user namespace, by the kernel
+	UID     *UID      `json:"uid,omitempty"`     // the real uid, or the creator of its user namespace, by the kernel
 	Name    string    `json:"name,omitempty"`    // of the command
-	Command string    `json:"command,omitempty"` // at most MaxCommand printable bytes, which it may have overwritten
-	// PrivateCommand replaces Name and Command where /proc hides it: for its owner, root and operators.
+	Command string    `json:"command,omitempty"` // at most MaxCommand printable bytes; it may have overwritten them
+	// PrivateCommand replaces Name and Command where /proc hides them: for its owner, root and operators.
 	PrivateCommand string `json:"private_command,omitempty"`
-	// Container is its container's id by its cgroup; UnnamedContainer if only its PID namespace shows one.
+	// Container is its container's id by its cgroup, or UnnamedContainer if only its PID namespace shows a container.
 	Container     string         `json:"container,omitempty"`
-	ContainerInfo *ContainerInfo `json:"container_info,omitempty"` // nil also for a container of a user
-	// Inherited is the environment of the nearest ancestor that is registered in one of its own uid.
+	ContainerInfo *ContainerInfo `json:"container_info,omitempty"` // nil also for a user's container
+	// Inherited is the environment of its nearest ancestor that is registered in one of that ancestor's uid.
 	Inherited      EnvID       `json:"inherited_eid,omitempty"`
-	EnvOverwritten bool        `json:"env_overwritten,omitempty"` // EnvUnknown, since it overwrote its environ
+	EnvOverwritten bool        `json:"env_overwritten,omitempty"` // EnvUnknown because it overwrote its environ
 	Unreadable     *Unreadable `json:"unreadable,omitempty"`      // why root could not read its environ
-	// NodeMissing: the driver lists it, and it has no device node open or mapped, so the PID may be another's.
+	// NodeMissing: the driver lists it, but no device node is open or mapped: the PID may be another's.
 	NodeMissing bool      `json:"unproved,omitempty"`
-	NodeHolder  PID       `json:"unproved_holder,omitempty"` // an unlisted process of its user with a node, or 0
+	NodeHolder  PID       `json:"unproved_holder,omitempty"` // an unlisted process of its user with a node; 0 for none
 	Username    Username  `json:"user,omitempty"`            // the host's name for UID; empty also if it has none
-	UserUnknown bool      `json:"user_unknown,omitempty"`    // the host could not look up the name of UID now
-	Protected   string    `json:"protected,omitempty"`       // the name of a daemon that the host refuses to terminate
+	UserUnknown bool      `json:"user_unknown,omitempty"`    // the host could not look up the name now
+	Protected   string    `json:"protected,omitempty"`       // the name of a daemon that the host won't terminate
 	Instances   []GPUUUID `json:"mig,omitempty"`             // MIG instances; Usage has their memory
 }
 
-// Unreadable is why a process can't be read within bounds.
+// Unreadable says why a process can't be read within limits.
 type Unreadable struct {
 	Why    string `json:"why"`               // as in "its environment has 30 MiB, and at most 2 MiB are read"
-	ByUser bool   `json:"by_user,omitempty"` // its owner has certainly caused that
+	ByUser bool   `json:"by_user,omitempty"` // its owner has certainly caused it
 }
 
-// IsByUser says whether the owner has caused it; not for nil.
+// IsByUser says whether the owner caused it; not for nil.
 func (u *Unreadable) IsByUser() bool { return u != nil && u.ByUser }
 
-// UnnamedContainer is the Container of a process in another PID namespace with a cgroup that names none.
+// UnnamedContainer is the Container of a process in another PID namespace without a container's cgroup.
 const UnnamedContainer = "unnamed"
 
 const MaxCommand = 256 // bytes
 
-// DeviceUsage is how much memory of a device a process uses.
+// DeviceUsage is a process's use of a device.
 type DeviceUsage struct {
 	Index  DeviceIndex `json:"index"`
 	Memory Memory      `json:"gpu_memory"`
-	// Type is known only of GPUs with an active display, and not of hosts with genv 1.4.3.
-	Type ProcessType `json:"-"` // beside
+	// Type is known only for GPUs with an active display, and not from genv 1.4.3.
+	Type ProcessType `json:"-"` // see processOf
 }
 
 // Environment is a registered environment.
@@ -120,23 +120,23 @@ type Environment struct {
 	Creation Date      `json:"creation"`
 	Username Username  `json:"username"` // empty if the host has no name for the uid
 	Config   EnvConfig `json:"config"`
-	// PIDs are its active shells (or SDK processes), and KernelIDs its Jupyter kernels: it ends with the last of them.
+	// PIDs has its active shells (or SDK processes), KernelIDs its Jupyter kernels: it ends with the last of them.
 	PIDs      []PID    `json:"pids"`
 	KernelIDs []string `json:"kernel_ids"`
 
-	// The fields below are not in the 1.4.3 format.
+	// Not in the 1.4.3 format.
 
-	Since         StartTime `json:"since,omitempty"`          // from when its age counts: see Attachment.Since
+	Since         StartTime `json:"since,omitempty"`          // see Attachment.Since
 	Runs          bool      `json:"runs,omitempty"`           // its only process is that of `genv run`: it has no shell
-	OwnerMismatch bool      `json:"owner_mismatch,omitempty"` // its running processes are another user's, who wrote it
+	OwnerMismatch bool      `json:"owner_mismatch,omitempty"` // its running processes are those of its author, another user
 }
 
-// Admits says whether a process of this uid (nil is unknown) may be in it: its user's, root's, or an unknown one.
+// Admits says whether a process of this uid (nil if unknown) may be in it: its user's, root's, or an unknown one.
 func (e *Environment) Admits(uid *UID) bool {
 	return uid == nil || *uid == e.UID || *uid == 0 || e.UID == NoUID
 }
 
-// EnvConfig is what the owner configured.
+// EnvConfig is the owner's configuration.
 type EnvConfig struct {
 	Name      string `json:"name,omitempty"`      // empty for none
 	GPUMemory Memory `json:"gpu_memory,omitzero"` // capacity on each device; unknown for none
@@ -151,7 +151,7 @@ func (c *EnvConfig) GPUCount() string {
 	return strconv.Itoa(*c.GPUs)
 }
 
-// With is the configuration with what is set in another one instead of its own.
+// With returns the configuration overridden by what other sets.
 func (c EnvConfig) With(other EnvConfig) EnvConfig {
 	return EnvConfig{
 		Name: cmp.Or(other.Name, c.Name), GPUMemory: cmp.Or(other.GPUMemory, c.GPUMemory),
@@ -159,7 +159,7 @@ func (c EnvConfig) With(other EnvConfig) EnvConfig {
 	}
 }
 
-// Location is the time zone of the host's wall clock, or that of this machine if the host did not report it.
+// Location is the time zone of the host's clock, or this machine's if unknown.
 func (s *Snapshot) Location() *time.Location {
 	if s.UTCOffset == nil {
 		return time.Local
@@ -170,7 +170,7 @@ func (s *Snapshot) Location() *time.Location {
 	return time.FixedZone("", *s.UTCOffset)
 }
 
-// When is when something was attached or created: by root's looks, else as its user wrote it; zero if unknown.
+// When is the time of an attachment or creation: by root's looks, else as its user wrote it; zero if unknown.
 func (s *Snapshot) When(since StartTime, written Date) time.Time {
 	switch {
 	case since != 0 && !s.Boot.IsZero():
@@ -181,14 +181,14 @@ func (s *Snapshot) When(since StartTime, written Date) time.Time {
 	return written.In(s.Location())
 }
 
-// Trial is what root's genv found when it tried to read processes by a helper, to signal one, and to write the state.
+// Trial is what root's genv found when it tried to read processes in a helper, signal one, and write the state.
 type Trial struct {
 	Unable   string `json:"unable,omitempty"`    // why nothing can be ended there, in a printable line; empty if it can
 	State    string `json:"state,omitempty"`     // why nothing can be detached there, likewise
 	NoPidfds bool   `json:"no_pidfds,omitempty"` // before Linux 5.3, or a filter of system calls refuses them
 }
 
-// Bounded is the trial with bounded texts; nil for none.
+// Bounded returns the trial with bounded texts; nil for nil.
 func (t *Trial) Bounded() *Trial {
 	if t == nil {
 		return nil
@@ -196,10 +196,10 @@ func (t *Trial) Bounded() *Trial {
 	return &Trial{boundedLine(t.Unable), boundedLine(t.State), t.NoPidfds}
 }
 
-// boundedLine is a text of a host in one line, of at most 1024 bytes before it is made printable.
+// boundedLine makes a host's text one line of at most 1024 bytes before escaping.
 func boundedLine(s string) string { return text.OneLine(text.Cut(s, 1024)) }
 
-// Warnings are what people have to know of it, one line each.
+// Warnings lists what people have to know, one line each.
 func (t *Trial) Warnings() (list []string) {
 	if t != nil && t.Unable != "" {
 		list = append(list, "nothing can be ended here: "+t.Unable)
@@ -213,22 +213,22 @@ func (t *Trial) Warnings() (list []string) {
 // GuardMode is what the kernel guard of a host does.
 type GuardMode string
 
-// The modes. If none, or another one, is reported, the mode is unknown: that is never GuardOff.
+// A missing or unknown mode is never GuardOff.
 const (
 	GuardOff     GuardMode = "off"     // every open of a device is allowed
-	GuardWatch   GuardMode = "watch"   // what would be denied is reported
-	GuardEnforce GuardMode = "enforce" // it is denied
-	// GuardUnable: an order to watch or to enforce is in force, and the host can't carry it out.
+	GuardWatch   GuardMode = "watch"   // what it would deny is reported
+	GuardEnforce GuardMode = "enforce" // opens are denied
+	// GuardUnable: the host can't carry out an order to watch or to enforce.
 	GuardUnable GuardMode = "unable"
 )
 
-// Guard is what the kernel guard of a host does, as the host says.
+// Guard is the state of the kernel guard, as the host reports it.
 type Guard struct {
 	Mode   GuardMode `json:"mode"`
-	Reason string    `json:"reason,omitempty"` // why it isn't the mode that was ordered last; one printable line
+	Reason string    `json:"reason,omitempty"` // why it isn't the mode of the last order; one printable line
 }
 
-// known is the guard if this version knows its mode, with a bounded reason; else nil.
+// known returns the guard with a bounded reason; nil for a mode of a newer version.
 func (g *Guard) known() *Guard {
 	if g == nil || !slices.Contains([]GuardMode{GuardOff, GuardWatch, GuardEnforce, GuardUnable}, g.Mode) {
 		return nil
