@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -76,6 +77,18 @@ type Refusal struct {
 }
 
 func (r *Refusal) Error() string { return r.Text }
+
+// WithNextStep appends the next step to an error that wraps a Refusal, as a sentence of its own.
+func WithNextStep(err error) error {
+	refusal, ok := errors.AsType[*Refusal](err)
+	switch {
+	case !ok || refusal.NextStep == "":
+		return err
+	case strings.HasSuffix(err.Error(), "?"): // as after "did you mean"
+		return fmt.Errorf("%w %s", err, refusal.NextStep)
+	}
+	return fmt.Errorf("%w. %s", err, refusal.NextStep)
+}
 
 // Author is who asks, as the kernel says: never by a name that a client claims.
 type Author struct {

@@ -190,6 +190,14 @@ func TestRefusalsAreErrors(t *testing.T) {
 	var refusal *operator.Refusal
 	require.True(t, errors.As(err, &refusal))
 	require.Equal(t, "5 wait", err.Error())
+	for text, next := range map[string]string{
+		"5 wait": "5 wait. Try again.", `did you mean "idle"?`: `did you mean "idle"? Try again.`,
+	} {
+		refusal.Text = text
+		require.EqualError(t, operator.WithNextStep(fmt.Errorf("a: %w", err)), "a: "+next)
+	}
+	refusal.NextStep = ""
+	require.Equal(t, err, operator.WithNextStep(err))
 }
 
 // What is judged by a policy for one host or user leaves what holds for the others.

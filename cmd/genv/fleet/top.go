@@ -240,10 +240,7 @@ func (s *topSource) act(ctx context.Context, action *operator.Action) (operator.
 		return operator.Answer{}, errors.New("actions need a running controller: start `genv remote enforce`")
 	}
 	answer, err := live.SendAction(ctx, path, *action)
-	if refusal, ok := errors.AsType[*operator.Refusal](err); ok && refusal.NextStep != "" {
-		err = fmt.Errorf("%w. %s", err, refusal.NextStep)
-	}
-	return answer, err
+	return answer, operator.WithNextStep(err)
 }
 
 // look asks the hosts at an interval, as `genv remote watch` does. It ends before a look if a controller appeared.

@@ -185,8 +185,8 @@ func revocation(list policy.ExemptionList, id, reason string) (*operator.Action,
 }
 
 func withNextStep(err error) error {
-	if refusal, ok := errors.AsType[*operator.Refusal](err); ok && refusal.NextStep != "" {
-		return command.UsageError("%w. %s", err, refusal.NextStep)
+	if _, refused := errors.AsType[*operator.Refusal](err); refused {
+		return command.UsageError("%w", operator.WithNextStep(err))
 	}
 	return err
 }
