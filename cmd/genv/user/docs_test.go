@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v2"
@@ -281,12 +282,30 @@ func TestSnippetsForPeople(t *testing.T) {
 		require.Empty(t, u.run("genv", "envs", "--format", "csv", "--no-header").Out, snippet.text)
 	}
 	require.Equal(t, 2, trained, "by README.md and docs/using-gpus.md")
-	enforce := regexp.MustCompile("`sudo (genv enforce [^`]*)`").FindStringSubmatch(documents(t)[root+"/README.md"])
+	enforce := regexp.MustCompile(`(?m)^ +sudo (genv enforce .*--dry-run)`).FindStringSubmatch(documents(t)[root+"/README.md"])
 	require.NotNil(t, enforce)
 	answer := s.admin().openBare("bash").sayAll(enforce[1])
 	require.Empty(t, answer.status, answer.text)
 	require.Contains(t, answer.text, "1 host answered, 0 findings: nothing would be done")
 	require.Empty(t, u.openBare("bash").sayAll(". ~/.bashrc; genv activate --gpus 1").status, "as README.md has it set up")
+}
+
+// TestInstallLineOfTheREADME: the line that installs the package names one file, and people look before they enforce.
+func TestInstallLineOfTheREADME(t *testing.T) {
+	readme := documents(t)[root+"/README.md"]
+	install := regexp.MustCompile(`(?m)^ +sudo (apt install .*)`).FindAllStringSubmatch(readme, -1)
+	require.Len(t, install, 1)
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(dir+"/dist", 0o755))
+	for i, version := range []string{"2.0.0", "2.10.0", "1.9.0"} {
+		file := dir + "/dist/genv_" + version + "_amd64.deb"
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
+		require.NoError(t, os.Chtimes(file, time.Time{}, time.Now().Add(time.Duration(i-9)*time.Hour)))
+	}
+	apt := exec.Command("bash", "-c", `apt() { echo "$@"; }; `+install[0][1])
+	apt.Dir = dir
+	require.Equal(t, "install ./dist/genv_1.9.0_amd64.deb\n", proctest.Output(t, apt), "the newest")
+	require.Less(t, strings.Index(readme, "genv enforce --interval 0 --dry-run"), strings.Index(readme, "enable --now genv-enforce"))
 }
 
 var statement = regexp.MustCompile(`(?m)^ *(?:sudo )?(genv remote (?:-H \S+ )?enforce .*)`)
