@@ -21,19 +21,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// Accounts says which account a uid belongs to: its own, or the only one that has it as a subordinate uid (subuid(5)).
-// Subordinate uids of several or unknown owners, and of root and dockremap, which give theirs to others, count as their
-// numbers. A directory of ranges can't be asked by uid: then the account of a high uid without one of its own is
-// unknown. The zero value is for this machine. It is safe for concurrent use.
+// Accounts finds the account of a uid: its own, or the only one that has it as a subordinate uid (subuid(5)). A
+// subordinate uid of several or unknown owners, of root or of dockremap, which give theirs to others, counts as its
+// number. Directories of ranges can't be asked by uid: there, the account of a high uid without an account of its own
+// is unknown. The zero value is for this machine. It is safe for concurrent use.
 type Accounts struct {
 	Etc string // the folder of subuid, nsswitch.conf and passwd; empty for /etc
 
 	mu       sync.Mutex
 	subuids  subuids
 	answers  map[string]knownAccount // by name or uid
-	wanted   map[string]bool         // what is asked for next
-	asking   chan struct{}           // closed when what is asked for now is answered; nil if nothing is
-	failed   error                   // why the last question has no answer
+	wanted   map[string]bool         // keys of the next question
+	asking   chan struct{}           // closed at the answer; nil without a question
+	failed   error                   // why the last question had no answer
 	failedAt time.Time
 }
 
@@ -45,23 +45,23 @@ type knownAccount struct {
 
 const (
 	answerFor = time.Minute      // how long an answer holds
-	failedFor = 10 * time.Second // how long nothing is asked after no answer came
+	failedFor = 10 * time.Second // how long to ask nothing after a failure
 	askWithin = 2 * time.Second  // for a question about askAtOnce keys
-	askAtOnce = 100              // so few that one user's uids can't make it take longer
+	askAtOnce = 100              // so few that one user's uids don't prolong a question
 )
 
-// UnknownAccount stands for the uids of unknown accounts of which no range is known either.
+// UnknownAccount stands for unknown accounts with an unknown range.
 const UnknownAccount snapshot.UID = math.MaxUint32
 
-// minSubordinate is more than the uids of accounts and images; subordinate ones begin at 100000 (login.defs(5)).
+// minSubordinate exceeds the uids of accounts and images; subordinate uids begin at 100000 (login.defs(5)).
 const minSubordinate = 1 << 16
 
-// ErrAccountUnknown says that it is not known, or not yet, which account a uid belongs to.
+// ErrAccountUnknown says that the account of a uid is unknown, perhaps only yet.
 var ErrAccountUnknown = errors.New("the account of a subordinate uid is unknown")
 
 var errAsking = fmt.Errorf("%w yet", ErrAccountUnknown)
 
-// Of is the account that a uid belongs to. It doesn't wait for a directory: until that answers, the error wraps
+// Of returns the account of a uid. It doesn't wait for a directory: until that answers, the error wraps
 // ErrAccountUnknown, and the result, for quotas, is the first uid of the range, or UnknownAccount.
 func (a *Accounts) Of(uid snapshot.UID) (snapshot.UID, error) {
 	a.mu.Lock()
@@ -95,7 +95,7 @@ func (a *Accounts) of(uid snapshot.UID) (snapshot.UID, error) {
 	return found[0].uid, nil
 }
 
-// Wait is Of for those who can wait for the answer until ctx ends.
+// Wait is Of, but waits for the answer until ctx ends.
 func (a *Accounts) Wait(ctx context.Context, uid snapshot.UID) (account snapshot.UID, err error) {
 	err = a.wait(ctx, func() (err error) {
 		account, err = a.of(uid)
@@ -106,7 +106,7 @@ func (a *Accounts) Wait(ctx context.Context, uid snapshot.UID) (account snapshot
 
 const resolveWithin = time.Second
 
-// Resolve is Wait for people who act for themselves: an unknown account is the uid, as for the kernel.
+// Resolve is Wait for people who act for themselves: an unknown account is the uid itself, as for the kernel.
 func (a *Accounts) Resolve(ctx context.Context, uid snapshot.UID) snapshot.UID {
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()
@@ -117,7 +117,7 @@ func (a *Accounts) Resolve(ctx context.Context, uid snapshot.UID) snapshot.UID {
 	return account
 }
 
-// Lacks says whether a uid certainly belongs to no account. It waits for the answer until ctx ends.
+// Lacks says whether a uid certainly has no account. It waits for the answer until ctx ends.
 func (a *Accounts) Lacks(ctx context.Context, uid snapshot.UID) bool {
 	lacks := false
 	err := a.wait(ctx, func() error {
@@ -150,7 +150,7 @@ func (a *Accounts) wait(ctx context.Context, try func() error) error {
 	}
 }
 
-// find is what is known of accounts. If something isn't, it is asked for in the background.
+// find returns what is known of accounts, and asks for the rest in the background.
 func (a *Accounts) find(keys ...string) (found []knownAccount, err error) {
 	now := time.Now()
 	for _, key := range keys {
@@ -196,7 +196,7 @@ func (a *Accounts) ask() {
 	}()
 }
 
-// note keeps the answers, with an error only about accounts that were found nevertheless, and forgets old ones.
+// note stores the answers, and forgets old ones. With an error, only those about found accounts are valid.
 func (a *Accounts) note(keys []string, found map[string]snapshot.UID, err error) {
 	now := time.Now()
 	if err != nil {
@@ -214,7 +214,7 @@ func (a *Accounts) note(keys []string, found map[string]snapshot.UID, err error)
 	}
 }
 
-// lookUp asks for accounts by name or uid. With an error, nothing is known of those that are not found.
+// lookUp asks for accounts by name or uid. With an error, accounts that it didn't find are unknown.
 func (a *Accounts) lookUp(keys, directories []string) (map[string]snapshot.UID, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
 	defer cancel()
@@ -242,25 +242,25 @@ func addAccounts(found map[string]snapshot.UID, passwd []byte) {
 	}
 }
 
-// subuidRange are the subordinate uids from First to Last of an owner, who is named by name or uid as in subuid(5).
+// subuidRange has the subordinate uids of an owner, which is a name or uid as in subuid(5).
 type subuidRange struct {
 	First, Last snapshot.UID
 	Owner       string
 }
 
-// subuids are the ranges of a machine, and where its accounts are.
+// subuids has a machine's ranges, and the sources of its accounts.
 type subuids struct {
 	etc         string
 	looked      time.Time // when the files were last checked for changes
 	stamp       string    // of the files that were read
 	ranges      []subuidRange
-	source      string   // what has the ranges in place of the file; empty for the file
-	directories []string // the services of nsswitch.conf(5) that ask others for accounts
+	source      string   // the service with the ranges; empty for the file
+	directories []string // services of nsswitch.conf(5) that ask others for accounts
 }
 
 const maxSubuids = 4 << 20 // bounds the files, in bytes
 
-// read looks once a second whether the files have changed. One that others than root may have written counts as empty.
+// read checks at most once a second for changes. A file that others than root can write counts as empty.
 func (s *subuids) read(now time.Time) {
 	if now.Sub(s.looked).Abs() <= time.Second {
 		return
@@ -281,7 +281,7 @@ func (s *subuids) read(now time.Time) {
 	}
 }
 
-// owners have a uid as a subordinate one; first begins their first range with it, or is UnknownAccount.
+// owners returns the owners of a subordinate uid, and the begin of the first one's range, or UnknownAccount.
 func (s *subuids) owners(uid snapshot.UID) (owners []string, first snapshot.UID) {
 	first = UnknownAccount
 	for _, r := range s.ranges {

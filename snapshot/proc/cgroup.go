@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The runtimes that a cgroup's name shows. Docker and containerd may also use bare ids, which show none.
+// Runtimes in the names of cgroups. Docker and containerd may also use bare ids, which show none.
 const (
 	Docker     = "docker"
 	Podman     = "podman"
@@ -20,19 +20,19 @@ const (
 	Apptainer  = "apptainer"
 )
 
-// Cgroup is the container that a cgroup belongs to. The zero Cgroup means none.
+// Cgroup is the container of a cgroup. The zero Cgroup is none.
 type Cgroup struct {
-	ID        string // the container's id or name, safe to show, and at most 128 bytes long
-	Runtime   string // one of the constants, or empty if the name doesn't show it
-	Path      string // of the container's cgroup: two processes in one container have the same
-	Delegated bool   // it is below a user's session or service: a user may have made it, with any name
-	// Nested says that a cgroup named as another container is below it. An engine in this container made that, or a
-	// user gave this one as a parent to a container of root's engine.
+	ID        string // the container's id or name, safe to show, at most 128 bytes
+	Runtime   string // a constant above; empty if the name doesn't show it
+	Path      string // of the container's cgroup, the same for all its processes
+	Delegated bool   // below a user's session or service: a user may have chosen the name
+	// Nested says that another container's cgroup is below it. An engine in this container made that, or a user gave
+	// this one as the parent of a container of root's engine.
 	Nested bool
 }
 
-// ParsePlace finds the container of a process in /proc/PID/cgroup (cgroups(7), v1, v2 and hybrid), of nested ones the
-// outermost. The names show it, which are claims where a user may have made the cgroup (Cgroup.Delegated).
+// ParsePlace finds the outermost container in /proc/PID/cgroup (cgroups(7), v1, v2 and hybrid) by the names of
+// cgroups. With Cgroup.Delegated they are claims.
 func ParsePlace(data []byte) Cgroup {
 	for line := range bytes.Lines(data) {
 		// hierarchy:controllers:path; the path may hold colons.
@@ -82,7 +82,7 @@ func isNested(names []string) bool {
 	return false
 }
 
-// isOfUser says whether a cgroup is one that systemd makes for a user (user-1000.slice, user@1000.service).
+// isOfUser says whether systemd made a cgroup for a user (user-1000.slice, user@1000.service).
 func isOfUser(name string) bool {
 	for prefix, suffix := range map[string]string{"user-": ".slice", "user@": ".service"} {
 		uid, begins := strings.CutPrefix(name, prefix)
@@ -94,8 +94,8 @@ func isOfUser(name string) bool {
 	return false
 }
 
-// containerID is the id in names such as ID, docker-ID.scope, libpod-ID and kubepods-….slice:cri-containerd:ID, of 64
-// hexadecimal digits.
+// containerID finds the id of 64 hexadecimal digits in names such as ID, docker-ID.scope, libpod-ID and
+// kubepods-….slice:cri-containerd:ID.
 func containerID(parent, name string) (id, runtime string) {
 	name = strings.TrimSuffix(name, ".scope")
 	at := strings.LastIndexAny(name, "-:")
@@ -117,7 +117,7 @@ func containerID(parent, name string) (id, runtime string) {
 	return id, runtime
 }
 
-// byPrefix are the runtimes by what they put before the ids.
+// byPrefix has the runtimes by the prefixes of their ids.
 var byPrefix = map[string]string{
 	"docker": Docker, "libpod": Podman, "libpod-payload": Podman, "cri-containerd": Containerd,
 	"containerd": Containerd, "nerdctl": Containerd, "crio": CRIO,
@@ -126,7 +126,7 @@ var byPrefix = map[string]string{
 const maxContainer = 128 // bytes of a container's id
 
 // Container is the process's container by its cgroup, or snapshot.UnnamedContainer if only its PID namespace shows one;
-// empty for none, or if the kernel doesn't show it. Users can put their processes into any cgroup or PID namespace, so
+// empty for none, or if the kernel doesn't show it. Users can choose the cgroup and PID namespace of their processes:
 // a container may remove an exemption, but never grants one.
 func (h *Handle) Container() Cgroup {
 	place := h.Place()
@@ -136,7 +136,7 @@ func (h *Handle) Container() Cgroup {
 	return place
 }
 
-// Place is the process's container according to its cgroup alone.
+// Place is the process's container by its cgroup alone.
 func (h *Handle) Place() Cgroup {
 	data, err := readAt(h.dir, "cgroup", smallLimit+1)
 	if err != nil || len(data) > smallLimit {
@@ -157,16 +157,16 @@ func systemContainer(parent, name, child string) (id, runtime string) {
 	return apptainer(parent, name)
 }
 
-// machine is the name of a container in a unit in machine.slice: the scope that systemd-machined makes, or an instance
-// of a service such as systemd-nspawn@.service.
+// machine finds the container of a unit in machine.slice: a scope of systemd-machined, or an instance of a service
+// such as systemd-nspawn@.service.
 func machine(unit, child string) (id, runtime string) {
-	if child == "supervisor" { // systemd-nspawn itself is not in its container
+	if child == "supervisor" { // systemd-nspawn itself, outside its container
 		return "", ""
 	}
 	if name, isScope := strings.CutSuffix(unit, ".scope"); isScope {
 		name, isMachine := strings.CutPrefix(name, "machine-")
 		name = unescape(name)
-		if !isMachine || strings.HasPrefix(name, "qemu-") { // of libvirt: it is the emulator
+		if !isMachine || strings.HasPrefix(name, "qemu-") { // libvirt's emulator
 			return "", ""
 		}
 		return name, Nspawn
@@ -178,8 +178,8 @@ func machine(unit, child string) (id, runtime string) {
 	return "", ""
 }
 
-// apptainer is a container of Apptainer or Singularity. With limits for a container (--apply-cgroups and others) they
-// make a cgroup for it, which has the name of a PID; those of `apptainer oci` have a name.
+// apptainer finds a container of Apptainer or Singularity. With limits (--apply-cgroups and others) its cgroup is named
+// by a PID; a container of `apptainer oci` has a name.
 func apptainer(parent, name string) (id, runtime string) {
 	of, rest := parent, name
 	if scope, isScope := strings.CutSuffix(name, ".scope"); isScope {
@@ -206,10 +206,10 @@ func apptainer(parent, name string) (id, runtime string) {
 	return "", ""
 }
 
-// unescape undoes systemd.unit(5)'s \xNN.
+// unescape decodes \xNN of systemd.unit(5).
 func unescape(name string) string {
 	return escaped().ReplaceAllStringFunc(name, func(code string) string {
-		n, _ := strconv.ParseUint(code[2:], 16, 8) // it is one
+		n, _ := strconv.ParseUint(code[2:], 16, 8) // the pattern matched
 		return string([]byte{byte(n)})
 	})
 }

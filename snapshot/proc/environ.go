@@ -15,14 +15,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ErrOverwritten says that a process has overwritten or hidden its environment, as for a title (setproctitle). It comes
-// with ErrUnreadable.
+// ErrOverwritten comes with ErrUnreadable: the process has overwritten or hidden its environment, as for a title
+// (setproctitle).
 var ErrOverwritten = errors.New("the process has overwritten its environment")
 
-// Environ looks a variable up in the environment with which the process was started: a claim of its owner, of any
-// bytes. found is false only if the process certainly was started without it. The error is ErrGone or ErrUnreadable;
-// with the latter may come ErrOverwritten (see ParseEnviron), ErrTooLarge, and with a ReaderProcess ErrStalled or
-// ErrNotRead.
+// Environ looks up a variable in the environment with which the process was started: a claim of its owner, of any
+// bytes. found is false only if the process certainly started without it. The error is ErrGone or ErrUnreadable; the
+// latter may come with ErrOverwritten, ErrTooLarge and, from a ReaderProcess, ErrStalled or ErrNotRead.
 func (h *Handle) Environ(key string) (value string, found bool, err error) {
 	if !h.isOther() {
 		return h.environ(key)
@@ -43,7 +42,7 @@ func (h *Handle) environ(key string) (value string, found bool, err error) {
 		return value, found, nil
 	}
 	const attempts = 5
-	// It is not intact, or execve(2) replaced the memory while we read.
+	// The process overwrote it, or execve(2) replaced the memory while we read.
 	for range attempts {
 		memory := h.openMemory()
 		before, beforeErr := h.memory()
@@ -72,7 +71,7 @@ func (h *Handle) environ(key string) (value string, found bool, err error) {
 	return "", false, h.noEnviron()
 }
 
-// openMemory opens a file of the memory that the process has now, which is empty after execve(2); -1 for none.
+// openMemory opens a file of the process's present memory, which is empty after execve(2); -1 for none.
 func (h *Handle) openMemory() (fd int) {
 	open := func(name string) bool {
 		var err error
@@ -91,14 +90,14 @@ func (h *Handle) openMemory() (fd int) {
 	return -1
 }
 
-// memoryInUse says whether a process certainly still has the memory of openMemory: it runs the same program, although
-// it may have moved its environment (PR_SET_MM of prctl(2)).
+// memoryInUse says whether the process certainly still has the memory of openMemory: it runs the same program. It may
+// have moved its environment (PR_SET_MM of prctl(2)).
 func memoryInUse(fd int) bool {
 	n, err := uninterrupted(func() (int, error) { return unix.Pread(fd, make([]byte, 1), 0) })
 	return err == nil && n > 0
 }
 
-// noEnviron is the error for a process without an environment, or with a different one at each reading.
+// noEnviron is the error for a process without an environment, or with another one at each reading.
 func (h *Handle) noEnviron() error {
 	return h.checkGone(fmt.Errorf("%w: PID %d", ErrGone, h.PID))
 }
@@ -120,7 +119,7 @@ func (h *Handle) environBytes() ([]byte, error) {
 	return data, err
 }
 
-// environOf reads an environ. One that is longer than execve(2) allows was moved: the result is a NUL, not intact.
+// environOf reads an environ. A longer one than execve(2) allows was moved: the result is a NUL, which isn't intact.
 func (h *Handle) environOf(name string) ([]byte, error) {
 	data, err := readAt(h.dir, name, environLimit+1)
 	if err != nil {
@@ -132,7 +131,7 @@ func (h *Handle) environOf(name string) ([]byte, error) {
 	return data, nil
 }
 
-// memory is the stat of the process, or of a thread that has its memory after the first thread has ended.
+// memory returns the stat of the process or, if its first thread has ended, of a thread with its memory.
 func (h *Handle) memory() (Stat, error) {
 	stat, err := h.Stat()
 	if err != nil || stat.EnvAddress != 0 {
@@ -146,20 +145,20 @@ func (h *Handle) memory() (Stat, error) {
 	return stat, nil
 }
 
-// otherThreads are the folders of the threads of a process if its first thread has ended; else none.
+// otherThreads lists the folders of a process's threads if its first one has ended.
 func (h *Handle) otherThreads() (folders []string) {
 	if stat, err := h.Stat(); err != nil || stat.State != 'Z' || stat.Gone() {
 		return nil
 	}
-	threads, _ := namesIn(h.dir, "task", -1) // without them nothing more is known
+	threads, _ := namesIn(h.dir, "task", -1) // without them it stays unknown
 	for _, thread := range threads {
 		folders = append(folders, "task/"+thread+"/")
 	}
 	return folders
 }
 
-// checkGone verifies an ErrGone of environ. Recent kernels return ESRCH also for a process without memory of its own:
-// a kernel thread, or one that has lost its first thread.
+// checkGone verifies an ErrGone of environ. Recent kernels also return ESRCH for a process without memory of its own: a
+// kernel thread, or a process that has lost its first thread.
 func (h *Handle) checkGone(err error) error {
 	if !errors.Is(err, ErrGone) {
 		return err
@@ -173,7 +172,7 @@ func (h *Handle) checkGone(err error) error {
 	return err
 }
 
-// Environ looks a variable up in the environment of one process.
+// Environ is Handle.Environ of one process.
 func (fs FS) Environ(pid snapshot.PID, key string) (value string, found bool, err error) {
 	p, err := fs.Open(pid)
 	if err != nil {
@@ -183,9 +182,9 @@ func (fs FS) Environ(pid snapshot.PID, key string) (value string, found bool, er
 	return p.Environ(key)
 }
 
-// ParseEnviron looks a variable up in the content of /proc/PID/environ, where each entry ends with a NUL. The first one
-// counts, as for getenv(3). intact is false, and nothing is found, unless each entry looks like NAME=value: a title
-// that is written over the environment may contain a "=".
+// ParseEnviron looks up a variable in /proc/PID/environ, where each entry ends with a NUL. The first one counts, as for
+// getenv(3). intact is false, and nothing is found, unless each entry looks like NAME=value: a title written over the
+// environment may contain a "=".
 func ParseEnviron(data []byte, key string) (value string, found, intact bool) {
 	if len(data) == 0 || data[len(data)-1] != 0 {
 		return "", false, false
@@ -205,15 +204,15 @@ func ParseEnviron(data []byte, key string) (value string, found, intact bool) {
 	return value, found, true
 }
 
-// isName says whether a variable may have this name. bash's functions have others than letters (BASH_FUNC_x%%).
+// isName accepts more than letters: bash's functions have names such as BASH_FUNC_x%%.
 func isName(name []byte) bool {
 	return name[0] != '-' && !slices.ContainsFunc(name, func(c byte) bool { return c <= ' ' || c == 0x7f })
 }
 
-// NameLength is the maximum length of a command's name in bytes: TASK_COMM_LEN of include/linux/sched.h, without a NUL.
+// NameLength is the maximum length of a command's name in bytes: TASK_COMM_LEN of include/linux/sched.h without a NUL.
 const NameLength = 15
 
-// Command is the command's name for people: that in stat, or its program's if the kernel has truncated that.
+// Command is the command's name for people: that in stat or, if the kernel truncated it, its program's.
 func (h *Handle) Command(stat Stat) string {
 	if len(stat.Name) < NameLength || stat.IsKernelThread() {
 		return stat.Name
@@ -224,7 +223,7 @@ func (h *Handle) Command(stat Stat) string {
 	return stat.Name
 }
 
-// Program is the base name of the file that the process runs, or "" if it can't be read.
+// Program is the base name of the file that the process runs; "" if unreadable.
 func (h *Handle) Program() string {
 	path, err := h.link("exe")
 	if err != nil {
@@ -233,13 +232,13 @@ func (h *Handle) Program() string {
 	return strings.TrimSuffix(filepath.Base(path), " (deleted)")
 }
 
-// Program is the base name of the file that one process runs, or "" if it can't be read.
+// Program is Handle.Program of one process.
 func (fs FS) Program(pid snapshot.PID) string {
 	name, _ := with(fs, pid, func(h *Handle) (string, error) { return h.Program(), nil })
 	return name
 }
 
-// IsInstalledWith says whether a process runs the file with a name beside another one's program. False is also unknown.
+// IsInstalledWith says whether pid runs the file of that name in the folder of other's program. False may be unknown.
 func (fs FS) IsInstalledWith(other snapshot.PID, name string, pid snapshot.PID) bool {
 	same, err := soon(fs, pid, func() (bool, error) {
 		program, err := os.Readlink(fs.path(other) + "/exe")
@@ -250,15 +249,15 @@ func (fs FS) IsInstalledWith(other snapshot.PID, name string, pid snapshot.PID) 
 	return err == nil && same
 }
 
-// CommandLine is the command line for people, as the process shows it: printable, of at most snapshot.MaxCommand bytes;
-// empty if there is none or it can't be read.
+// CommandLine is the command line as the process shows it: printable, of at most snapshot.MaxCommand bytes; empty if
+// there is none or it can't be read.
 func (h *Handle) CommandLine() string {
 	data, _ := h.Arguments(2 * snapshot.MaxCommand) // more would be truncated
 	data = bytes.ReplaceAll(bytes.TrimRight(data, "\x00"), []byte{0}, []byte{' '})
 	return text.Cut(strings.TrimSpace(text.Masked(string(data))), snapshot.MaxCommand)
 }
 
-// Arguments is the beginning of /proc/PID/cmdline: each argument ends with a NUL. It is empty if there is none.
+// Arguments is the beginning of /proc/PID/cmdline, where each argument ends with a NUL.
 func (h *Handle) Arguments(limit int) ([]byte, error) {
 	if h.isOther() {
 		a, err := h.ask(readRequest{Read: readCommand, Limit: limit}, readWithin)

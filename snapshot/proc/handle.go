@@ -24,29 +24,29 @@ import (
 var (
 	// ErrGone says that the process has ended, or never existed.
 	ErrGone = errors.New("the process has ended")
-	// ErrUnreadable says that the process may exist, but the kernel does not show what was asked for: that is unknown.
+	// ErrUnreadable says that the process may exist, but the kernel does not show the file: its content is unknown.
 	ErrUnreadable = errors.New("the process cannot be read")
 )
 
-// Limits of the files in bytes.
+// Limits of files in bytes.
 const (
 	smallLimit   = 64 << 10 // most files of /proc are shorter than a page
 	environLimit = 8 << 20  // execve(2) allows 6 MiB for arguments and environment together
-	// MaxEnviron is the size of an environment that is read. More needs a raised limit of the stack (execve(2)).
+	// MaxEnviron limits environments. A larger one needs a raised stack limit (execve(2)).
 	MaxEnviron = 2 << 20
 )
 
 // FS is a mounted /proc file system.
 type FS struct {
 	Root     string         // its mount point; empty for /proc
-	Reader   *ReaderProcess // reads what users can make large or slow; nil to read that here
-	Accounts *Accounts      // those of its uids; nil for this machine's
+	Reader   *ReaderProcess // reads what users can make large or slow; nil to read it here
+	Accounts *Accounts      // nil for this machine's
 }
 
-// Account is the account that a uid of the kernel belongs to: see Accounts.Of.
+// Account is Accounts.Of.
 func (fs FS) Account(uid snapshot.UID) (snapshot.UID, error) { return fs.AllAccounts().Of(uid) }
 
-// AllAccounts are the accounts of the uids.
+// AllAccounts returns the accounts of the uids.
 func (fs FS) AllAccounts() *Accounts {
 	if fs.Accounts == nil {
 		return &here.accounts
@@ -54,17 +54,17 @@ func (fs FS) AllAccounts() *Accounts {
 	return fs.Accounts
 }
 
-// here is what is known of the machine on which this runs, for every FS that is its /proc.
+// here caches facts about this machine for every FS of its /proc.
 var here struct {
 	accounts Accounts
 	mounts   struct {
 		mu   sync.Mutex
-		file *os.File // nil before the first reading and after one that failed
+		file *os.File // nil before the first and after a failed reading
 		list string
 		at   time.Time // when it was read
 	}
-	bootID atomic.Pointer[string] // nil before it was read; it stays for as long as this program runs
-	// lockHolders remembers which ones don't answer: reading the stat during execve(2) can take for ever.
+	bootID atomic.Pointer[string] // nil before the first reading
+	// lockHolders remembers processes that don't answer: reading the stat during execve(2) can block for ever.
 	lockHolders ReaderProcess
 }
 
@@ -72,12 +72,12 @@ const machineRoot = "/proc"
 
 func (fs FS) root() string { return cmp.Or(fs.Root, machineRoot) }
 
-// Handle is a process that existed when Open found it. It is not safe for concurrent use.
+// Handle is one process, also after its PID is reused. It is not safe for concurrent use.
 type Handle struct {
 	PID   snapshot.PID
-	Quota *Quota // that of its account; nil for none
+	Quota *Quota // of its account; nil for none
 	fs    FS
-	dir   int // the descriptor of /proc/PID, which is of this process only
+	dir   int // descriptor of /proc/PID, of this process only
 }
 
 // Open opens a process. Its error wraps ErrGone or ErrUnreadable.
@@ -103,7 +103,7 @@ func (fs FS) PIDs() (pids []snapshot.PID, err error) {
 	return pids, err
 }
 
-// FolderOwner is the account of the folder of a process: that of its effective uid, or root.
+// FolderOwner is the account that owns the process's folder: that of its effective uid, or root.
 func (fs FS) FolderOwner(pid snapshot.PID) (snapshot.UID, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(fs.path(pid), &st); err != nil {
@@ -121,18 +121,18 @@ func readAt(dir int, name string, limit int) ([]byte, error) {
 	return readTimes(dir, name, limit, math.MaxInt)
 }
 
-// readOnce is readAt for stat and status, of which one read shows as much as fits.
+// readOnce is readAt for stat and status: one read returns as much as fits.
 func readOnce(dir int, name string, limit int) ([]byte, error) { return readTimes(dir, name, limit, 1) }
 
-// readTimes makes at most so many reads. It does not use os.File, which makes twice as many system calls: a host reads
-// dozens of these files in each cycle.
+// readTimes limits the reads. It doesn't use os.File, which makes twice as many system calls: a host reads dozens of
+// these files in each cycle.
 func readTimes(dir int, name string, limit, times int) ([]byte, error) {
 	fd, err := openAt(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }()          // it was only read
-	data := make([]byte, 0, min(limit, statLimit)) // most files are read with one call
+	data := make([]byte, 0, min(limit, statLimit)) // enough for most files
 	for ; len(data) < limit && times > 0; times-- {
 		if len(data) == cap(data) {
 			data = slices.Grow(data, cap(data))
@@ -157,7 +157,7 @@ func openAt(dir int, name string, flags int) (int, error) {
 	return fd, nil
 }
 
-// namesIn lists at most so many names in a folder; -1 lists all.
+// namesIn lists at most that many names in a folder; -1 lists all.
 func namesIn(dir int, name string, most int) ([]string, error) {
 	fd, err := openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -189,8 +189,8 @@ func (h *Handle) link(name string) (string, error) {
 	return target, nil
 }
 
-// classify wraps ErrGone or ErrUnreadable around an error of a system call. With hidepid=2, processes of others look as
-// if they had ended; so does PID 1 then, which always runs. ESRCH comes only of an ended one.
+// classify wraps ErrGone or ErrUnreadable around an error of a system call. With hidepid=2, processes of others look
+// ended; so does PID 1, which always runs. ESRCH only comes from ended ones.
 func (fs FS) classify(pid snapshot.PID, err error) error {
 	if errors.Is(err, os.ErrNotExist) {
 		if _, statErr := os.Stat(filepath.Join(fs.root(), "1")); statErr != nil {
@@ -205,7 +205,7 @@ func (fs FS) classify(pid snapshot.PID, err error) error {
 	return fmt.Errorf("%w: PID %d: %w", ErrUnreadable, pid, err)
 }
 
-// BootID is /proc/sys/kernel/random/boot_id, which differs for each boot. Start times compare within one boot only.
+// BootID is /proc/sys/kernel/random/boot_id. Start times only compare within one boot.
 func (fs FS) BootID() (string, error) {
 	if id := here.bootID.Load(); id != nil && fs.root() == machineRoot {
 		return *id, nil
@@ -227,7 +227,7 @@ func (fs FS) BootID() (string, error) {
 
 var bootID = text.Pattern(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// HasEnded says whether the process of a pidfd has ended, also if it is a zombie: then the pidfd is readable
+// HasEnded says whether the process of a pidfd has ended, a zombie included: then the pidfd is readable
 // (pidfd_open(2)). An error means unknown.
 func HasEnded(pidfd int) (bool, error) {
 	ready := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}} //nolint:gosec // descriptors are small
@@ -238,13 +238,13 @@ func HasEnded(pidfd int) (bool, error) {
 	return err == nil && n > 0, os.NewSyscallError("poll", err)
 }
 
-// Hiding says whether /proc hides the processes of other users: its mount options hidepid and gid (proc(5)).
+// Hiding says whether /proc hides the processes of other users: its options hidepid and gid (proc(5)).
 type Hiding struct {
 	On    bool
-	Group string // the gid from which nothing is hidden; empty for none
+	Group string // the gid that sees all; empty for none
 }
 
-// Hiding is that of this host. What can't be read counts as hidden.
+// Hiding returns this host's. An error counts as hidden.
 func (fs FS) Hiding() Hiding {
 	mounts, err := fs.Mounts()
 	if err != nil {
@@ -253,7 +253,7 @@ func (fs FS) Hiding() Hiding {
 	return ParseHiding(mounts)
 }
 
-// ParseHiding reads the options of /proc in the lines of /proc/PID/mountinfo.
+// ParseHiding reads the options of /proc in /proc/PID/mountinfo.
 func ParseHiding(mountinfo string) (h Hiding) {
 	for m := range ParseMounts(mountinfo, " /proc ") {
 		if m.Point != "/proc" || m.Kind != "proc" {

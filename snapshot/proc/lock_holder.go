@@ -13,14 +13,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// LockHolder is the process that holds a lock.
+// LockHolder is a process that holds a lock.
 type LockHolder struct {
 	PID     snapshot.PID
 	Command string        // the command's name; empty if unknown
 	UID     *snapshot.UID // nil if unknown
 }
 
-// String describes the process for people, also for nil. It chose its command's name itself, so the name is quoted.
+// String describes the process for people, also for nil. It quotes the name, which the process chose.
 func (p *LockHolder) String() string {
 	if p == nil {
 		return "a process that cannot be seen from here"
@@ -38,9 +38,9 @@ func (p *LockHolder) String() string {
 	return text
 }
 
-const maxLocks = 1 << 20 // bytes that are read of /proc/locks: users can hold millions of locks
+const maxLocks = 1 << 20 // bytes of /proc/locks to read: users can hold millions of locks
 
-// LockHolderOf returns the holder of a lock on a file, or nil if it is unknown. root is where /proc is mounted.
+// LockHolderOf returns the holder of a lock on a file, or nil if unknown. root is the mount point of /proc.
 func LockHolderOf(root string, st *unix.Stat_t) *LockHolder {
 	file, err := os.Open(filepath.Join(root, "locks"))
 	if err != nil {
@@ -63,12 +63,12 @@ func LockHolderOf(root string, st *unix.Stat_t) *LockHolder {
 	return found
 }
 
-// findHolder finds the holder in /proc/locks (proc_locks(5)):
+// findHolder searches /proc/locks (proc_locks(5)):
 //
 //	1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF
 //
-// Lines with "->" are processes that wait. Some file systems (btrfs, overlayfs) show another device than stat(2) does:
-// if no line has both, one with the inode counts.
+// Lines with "->" are waiting processes. Some file systems (btrfs, overlayfs) show another device than stat(2): without
+// a line with both, one with the inode counts.
 func findHolder(locks string, st *unix.Stat_t) snapshot.PID {
 	inode := strconv.FormatUint(st.Ino, 10)
 	device := fmt.Sprintf("%02x:%02x", unix.Major(st.Dev), unix.Minor(st.Dev))

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mount is one line of a list of mounts.
+// Mount is a line of a list of mounts.
 type Mount struct {
 	Device      string // major:minor
-	Root, Point string // the folder of the file system, and where that is mounted, as the kernel writes them
+	Root, Point string // the file system's folder, and its mount point, as the kernel writes them
 	Kind        string
 	Options     string // of the file system
 }
 
-// ParseMounts parses the lines of a list of mounts that contain a text, to skip the others fast.
+// ParseMounts parses only the lines that contain a text, since parsing all is slow.
 func ParseMounts(mountinfo, text string) iter.Seq[Mount] {
 	return func(yield func(Mount) bool) {
 		for line := range strings.Lines(mountinfo) {
@@ -29,7 +29,7 @@ func ParseMounts(mountinfo, text string) iter.Seq[Mount] {
 			}
 			// 36 35 98:0 /root /point options… - type source options
 			mount, system, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
-			// Users choose sources, also empty ones, and points: only " " is escaped.
+			// Users choose sources, which may be empty, and points: only " " is escaped.
 			at, of := strings.Split(mount, " "), strings.Split(system, " ")
 			if len(at) > 4 && len(of) > 2 && !yield(Mount{at[2], at[3], at[4], of[0], of[2]}) {
 				return
@@ -38,8 +38,8 @@ func ParseMounts(mountinfo, text string) iter.Seq[Mount] {
 	}
 }
 
-// Mounts is the list of mounts that this process sees, as in proc_pid_mountinfo(5). It is read again when the kernel
-// reports a mount, and each minute: options that change through another mount namespace are not reported.
+// Mounts is the list of mounts in this mount namespace (proc_pid_mountinfo(5)). It is read again when the kernel
+// reports a mount, and each minute: the kernel doesn't report options that change through another mount namespace.
 func (fs FS) Mounts() (list string, err error) {
 	if fs.root() != machineRoot {
 		data, err := os.ReadFile(filepath.Join(fs.root(), "self/mountinfo"))
@@ -72,7 +72,7 @@ func mountsChanged(file *os.File) bool {
 	return n != 0 || err != nil
 }
 
-// openUnwatched opens a file that Go's runtime doesn't poll, unlike os.Open: the kernel reports each change only once.
+// openUnwatched opens a file outside Go's poller, unlike os.Open: the kernel reports each change only once.
 func openUnwatched(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

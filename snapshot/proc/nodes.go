@@ -16,23 +16,23 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// errSpent says that the limits of a search are used up: what it looks for is unknown.
+// errSpent says that a search reached its limits: its result is unknown.
 var errSpent = errors.New("the limits of the search are used up")
 
-const maxNodeMaps = 16 << 20 // how much of /proc/PID/maps is read, in bytes: a process may have any number of files
+const maxNodeMaps = 16 << 20 // bytes of /proc/PID/maps to read: a process may map any number of files
 
-// HasNode says whether a process, or a thread of it, has a character device with a major number open or mapped. It is
-// unknown, which is an error, if the process can't be read or the quota is used up.
+// HasNode says whether a process or a thread of it has a character device with a major number open or mapped. An error
+// means unknown: the process can't be read, or the quota is used up.
 func (q *Quota) HasNode(fs FS, pid snapshot.PID, major uint32) (bool, error) {
 	return q.search(fs, pid, readRequest{Read: readNodes, Major: major})
 }
 
-// HasOpen is HasNode without what threads or mappings alone have open.
+// HasOpen is HasNode without the files of threads and without mappings.
 func (q *Quota) HasOpen(fs FS, pid snapshot.PID, major uint32) (bool, error) {
 	return q.search(fs, pid, readRequest{Read: readOpen, Major: major})
 }
 
-// OpenFiles is how many files a process has open; 0 if the kernel doesn't say it, as before Linux 6.2.
+// OpenFiles is the number of open files; 0 if the kernel doesn't report it, as before Linux 6.2.
 func (fs FS) OpenFiles(pid snapshot.PID) int64 {
 	info, err := os.Stat(fs.path(pid) + "/fd")
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *nodeSearch) look(dir int, what string) (bool, error) {
 	return s.maps(dir)
 }
 
-// folder looks at each entry of a folder: with look, or else whether it is a link to the node.
+// folder visits each entry of a folder: with look, or else whether it is a link to the node.
 func (s *nodeSearch) folder(dir int, name string, look func(entry string) (bool, error)) (bool, error) {
 	if err := s.spend(); err != nil {
 		return false, err
@@ -122,7 +122,7 @@ func (s *nodeSearch) spend() error {
 	return nil
 }
 
-// isNode never asks a file server, nor a file system that belongs to a user.
+// isNode never asks a file server or a user's file system.
 func (s *nodeSearch) isNode(dir int, name string) (bool, error) {
 	if err := s.spend(); err != nil {
 		return false, err
@@ -132,7 +132,7 @@ func (s *nodeSearch) isNode(dir int, name string) (bool, error) {
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev_major == s.major, err
 }
 
-// maps looks at what is mapped, also from closed files. If the first thread has ended, another one shows that.
+// maps checks mappings, also of closed files. If the first thread has ended, another one shows them.
 func (s *nodeSearch) maps(dir int) (has bool, err error) {
 	has, read, err := s.mapsOf(dir, "")
 	if read || err != nil {
@@ -140,7 +140,7 @@ func (s *nodeSearch) maps(dir int) (has bool, err error) {
 	}
 	has, err = s.folder(dir, "task", func(tid string) (found bool, err error) {
 		if !read {
-			found, read, err = s.mapsOf(dir, "../"+tid+"/") // only this folder of a thread has map_files
+			found, read, err = s.mapsOf(dir, "../"+tid+"/") // task/TID has no map_files
 		}
 		return found, err
 	})
@@ -150,7 +150,7 @@ func (s *nodeSearch) maps(dir int) (has bool, err error) {
 	return has, err
 }
 
-// mapsOf looks at the maps in a folder; read is false if there are none. It looks at the file, not at its path.
+// mapsOf checks the maps in a folder; read is false if there are none. It checks the file, not its path.
 func (s *nodeSearch) mapsOf(dir int, folder string) (has, read bool, err error) {
 	data, err := readAt(dir, folder+"maps", maxNodeMaps+1)
 	switch {
@@ -177,7 +177,7 @@ func (s *nodeSearch) mapsOf(dir int, folder string) (has, read bool, err error) 
 	return false, true, nil
 }
 
-// mapFile is the link to the file of a range of addresses: its name has no leading zeros.
+// mapFile is the link to the file at a range of addresses: its name has no leading zeros.
 func mapFile(addresses string) (string, error) {
 	from, to, _ := strings.Cut(addresses, "-")
 	begin, err := strconv.ParseUint(from, 16, 64)
@@ -185,13 +185,13 @@ func mapFile(addresses string) (string, error) {
 	return fmt.Sprintf("map_files/%x-%x", begin, end), errors.Join(err, endErr)
 }
 
-// HasFile says whether there is a regular file of a user at a path. A file system that doesn't answer the helper (FUSE,
-// a broken NFS) is ErrUnreadable.
+// HasFile says whether a path is a regular file of a user. A file system that doesn't answer the helper (FUSE, a broken
+// NFS) is ErrUnreadable.
 func (fs FS) HasFile(path string, uid snapshot.UID) (bool, error) {
 	switch {
 	case fs.Reader == nil:
 		return hasFile(path, uid)
-	case !utf8.ValidString(path): // in a request it would be another one
+	case !utf8.ValidString(path): // JSON would change it
 		return false, fmt.Errorf("%w: %q", ErrUnreadable, path)
 	}
 	a, err := fs.Reader.ask(readRequest{Read: readFile, Key: path, Start: snapshot.StartTime(uid)}, readWithin)

@@ -15,8 +15,8 @@ import (
 )
 
 // Owner is the account for which a process counts: that of its real uid or, as in rootless containers, of the user who
-// made the outermost user namespace that it is in below our own. If root made that (Docker's userns-remap, systemd's
-// PrivateUsers), or the kernel doesn't show it, the real uid counts. The error also wraps ErrAccountUnknown.
+// made its outermost user namespace below our own. If root made that (Docker's userns-remap, systemd's PrivateUsers),
+// or the kernel doesn't show it, the real uid counts. The error may wrap ErrAccountUnknown.
 func (h *Handle) Owner() (snapshot.UID, error) {
 	uid, err := h.RealUID()
 	if err != nil {
@@ -26,14 +26,14 @@ func (h *Handle) Owner() (snapshot.UID, error) {
 	return h.fs.Account(uid)
 }
 
-// UserNamespace is the name of our own user namespace; empty if it can't be read.
+// UserNamespace names our own user namespace; empty if unreadable.
 func (fs FS) UserNamespace() string {
 	name, _ := os.Readlink(fs.root() + "/self/ns/user")
 	return name
 }
 
 // InUserNamespace says whether this process is root only in a user's namespace, as in a rootless container engine:
-// the owner of "/" is not root there.
+// there, the owner of "/" is not root.
 func InUserNamespace() bool {
 	info, err := os.Stat("/")
 	if err != nil || os.Geteuid() != 0 {
@@ -43,7 +43,7 @@ func InUserNamespace() bool {
 	return ok && stat.Uid != 0
 }
 
-// PeerOf asks the kernel which process is at the other end of a connection of a unix socket.
+// PeerOf returns the process at the other end of a unix socket, according to the kernel.
 func PeerOf(conn syscall.RawConn) (peer *unix.Ucred, err error) {
 	if controlErr := conn.Control(func(fd uintptr) {
 		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
@@ -53,8 +53,8 @@ func PeerOf(conn syscall.RawConn) (peer *unix.Ucred, err error) {
 	return peer, nil
 }
 
-// OwnerOfUID is the uid by which Owner finds the account, from the real uid and the name of our user namespace.
-// rootless says that the owner made the namespace of the process.
+// OwnerOfUID returns the uid by which Owner finds the account, from the real uid and the name of our user namespace.
+// rootless says that this owner made the namespace of the process.
 func (h *Handle) OwnerOfUID(uid snapshot.UID, ours string) (owner snapshot.UID, rootless bool) {
 	if theirs, err := h.link("ns/user"); err != nil || ours == "" || ours == theirs {
 		return uid, false
@@ -65,10 +65,10 @@ func (h *Handle) OwnerOfUID(uid snapshot.UID, ours string) (owner snapshot.UID, 
 	return uid, false
 }
 
-// Owner is the user for whom one process counts.
+// Owner is Handle.Owner of one process.
 func (fs FS) Owner(pid snapshot.PID) (snapshot.UID, error) { return with(fs, pid, (*Handle).Owner) }
 
-// The requests of ioctl_ns(2), from include/uapi/linux/nsfs.h.
+// Requests of ioctl_ns(2), from include/uapi/linux/nsfs.h.
 const (
 	nsGetParent   = 0xb702
 	nsGetOwnerUID = 0xb704
@@ -76,7 +76,7 @@ const (
 
 const maxNamespaces = 64 // the kernel allows 32 levels of user namespaces (user_namespaces(7))
 
-// namespaceOwner is the owner of the outermost user namespace below our own that the process is in (ioctl_ns(2)).
+// namespaceOwner is the owner of the process's outermost user namespace below our own (ioctl_ns(2)).
 func (h *Handle) namespaceOwner() (snapshot.UID, bool) {
 	own, ok := inodeOf(unix.AT_FDCWD, h.fs.root()+"/self/ns/user")
 	if !ok {
@@ -86,7 +86,7 @@ func (h *Handle) namespaceOwner() (snapshot.UID, bool) {
 	if err != nil {
 		return 0, false
 	}
-	defer func() { _ = unix.Close(at) }() // it was only asked
+	defer func() { _ = unix.Close(at) }() // it was only read
 	for range maxNamespaces {
 		parent, err := unix.IoctlRetInt(at, nsGetParent)
 		if err != nil { // it is not below ours
@@ -103,14 +103,14 @@ func (h *Handle) namespaceOwner() (snapshot.UID, bool) {
 	return 0, false
 }
 
-// inodeOf is the inode of a namespace, which identifies it. If name is empty, it is that of the descriptor dir.
+// inodeOf is the inode, the identity, of a namespace; with an empty name that of the descriptor dir.
 func inodeOf(dir int, name string) (uint64, bool) {
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, name, &st, unix.AT_EMPTY_PATH)
 	return st.Ino, err == nil
 }
 
-// CheckNamespace returns an error if this /proc is of another PID namespace, as in a container with that of its host.
+// CheckNamespace returns an error if this /proc is of another PID namespace, as in a container with its host's /proc.
 func (fs FS) CheckNamespace() error {
 	self, err := os.Readlink(filepath.Join(fs.root(), "self"))
 	if err != nil {
@@ -122,12 +122,12 @@ func (fs FS) CheckNamespace() error {
 	return nil
 }
 
-// Namespace is the name of a process's PID namespace (pid_namespaces(7)).
+// Namespace names a process's PID namespace (pid_namespaces(7)).
 func (fs FS) Namespace(pid snapshot.PID) (string, error) {
 	return soon(fs, pid, func() (string, error) { return os.Readlink(fs.path(pid) + "/ns/pid") })
 }
 
-// RealUID is that of the user who started the process. A set-uid program changes the effective uid, not this one.
+// RealUID is the uid of the user who started the process. Set-uid programs only change the effective uid.
 func (h *Handle) RealUID() (uid snapshot.UID, err error) {
 	status, err := readOnce(h.dir, "status", statusLimit)
 	if err == nil {
@@ -139,20 +139,20 @@ func (h *Handle) RealUID() (uid snapshot.UID, err error) {
 	return uid, nil
 }
 
-const statusLimit = 1 << 10 // more bytes than the lines up to the uid take; the groups after them can be 65,536
+const statusLimit = 1 << 10 // more than the lines up to the uid; 65,536 groups may follow
 
-// InInnerNamespace says whether the process is in a PID namespace inside that of this /proc. Where ns/pid is hidden,
-// the status shows that, unless it has many groups.
+// InInnerNamespace says whether the process is in a PID namespace inside that of this /proc. If ns/pid is hidden, the
+// status shows it, unless it has many groups.
 func (h *Handle) InInnerNamespace() bool {
 	theirs, err := h.link("ns/pid")
 	if ours, oursErr := os.Readlink(h.fs.root() + "/self/ns/pid"); err == nil && oursErr == nil {
 		return theirs != ours
 	}
 	status, _ := readAt(h.dir, "status", 4*statusLimit) // without it, the process has ended
-	return len(statusFields(status, "NSpid:")) > 1      // a kernel before 4.1 has none
+	return len(statusFields(status, "NSpid:")) > 1      // since Linux 4.1
 }
 
-// IsThread says whether a number is that of a thread, and not that of the process, which kill(2) would signal.
+// IsThread says whether a number is a thread's: kill(2) would signal its process.
 func (fs FS) IsThread(pid snapshot.PID) (bool, error) {
 	status, err := readOnce(unix.AT_FDCWD, fs.path(pid)+"/status", statusLimit)
 	if err != nil {
@@ -162,7 +162,7 @@ func (fs FS) IsThread(pid snapshot.PID) (bool, error) {
 	return len(group) == 1 && string(group[0]) != strconv.Itoa(int(pid)), nil
 }
 
-// UID is Owner without a look at namespaces, which can stall while the process starts a program.
+// UID is Owner without namespaces, which can stall while the process starts a program.
 func (h *Handle) UID() (snapshot.UID, error) {
 	uid, err := h.RealUID()
 	if err != nil {
@@ -171,7 +171,7 @@ func (h *Handle) UID() (snapshot.UID, error) {
 	return h.fs.Account(uid)
 }
 
-// quotaUser is the account, or as long as that isn't known the range, for which a process is slow.
+// quotaUser is the account, or while that is unknown the range, for which a process is slow.
 func (fs FS) quotaUser(pid snapshot.PID) (snapshot.UID, error) {
 	uid, err := with(fs, pid, (*Handle).RealUID)
 	if err == nil {
@@ -180,7 +180,7 @@ func (fs FS) quotaUser(pid snapshot.PID) (snapshot.UID, error) {
 	return uid, err
 }
 
-// UID is the account of the real uid of one process.
+// UID is Handle.UID of one process.
 func (fs FS) UID(pid snapshot.PID) (snapshot.UID, error) { return with(fs, pid, (*Handle).UID) }
 
 var errStatus = errors.New("no uid in /proc/PID/status")
@@ -198,7 +198,7 @@ func ParseUID(data []byte) (snapshot.UID, error) {
 	return snapshot.UID(uid), nil
 }
 
-// statusFields are those of a line of /proc/PID/status; nil without it. The kernel escapes newlines in names.
+// statusFields returns the fields of a line of /proc/PID/status, or nil. The kernel escapes newlines in names.
 func statusFields(status []byte, key string) [][]byte {
 	for line := range bytes.Lines(status) {
 		if rest, ok := bytes.CutPrefix(line, []byte(key)); ok {

@@ -16,30 +16,30 @@ import (
 )
 
 var (
-	// ErrStalled says that a file of a process did not answer in time, and comes with ErrUnreadable.
+	// ErrStalled comes with ErrUnreadable: a file of the process did not answer in time.
 	ErrStalled = errors.New("its memory does not answer")
-	// ErrTooLarge says that an environment is larger than MaxEnviron, and comes with ErrUnreadable.
+	// ErrTooLarge comes with ErrUnreadable: the environment exceeds MaxEnviron.
 	ErrTooLarge = errors.New("its environment is too large")
-	// ErrNotRead says that a Quota is used up, and comes with ErrUnreadable: the next look reads on.
+	// ErrNotRead comes with ErrUnreadable: a Quota is used up, and the next look continues.
 	ErrNotRead = errors.New("it has not been read yet, since its user has many or slow processes")
 )
 
-// How long a file may take, and for how long a process that took longer isn't asked again.
+// How long a file may take, and when a process that took longer is read again.
 const (
 	readWithin     = 400 * time.Millisecond
-	againWithin    = 20 * time.Millisecond // if it has taken longer before
+	againWithin    = 20 * time.Millisecond // if it took longer before
 	leastWithin    = 5 * time.Millisecond
 	provedWithin   = 50 * time.Millisecond // more than a large environment takes on a busy machine
 	startWithin    = 5 * time.Second
 	stalledFor     = time.Minute
-	forgottenAfter = time.Hour // when a process that was not asked again has certainly ended
+	forgottenAfter = time.Hour // when a process that isn't read any more has certainly ended
 )
 
-// ReaderProcess has another process, the helper, read what the owner of a process can make large or slow (environ,
-// cmdline, maps, fd): a user's file system (FUSE) can hold the reader of these files for any time. It starts the helper
-// when it is first needed, and kills one that takes too long. It is safe for concurrent use.
+// ReaderProcess reads files that the owner of a process can make large or slow (environ, cmdline, maps, fd) in another
+// process, the helper: a user's file system (FUSE) can block their reader for any time. It starts the helper at first
+// use, and kills one that takes too long. It is safe for concurrent use.
 type ReaderProcess struct {
-	// Command starts a helper, a program that calls ServeReader with its stdin and stdout.
+	// Command starts a helper: a program that calls ServeReader with its stdin and stdout.
 	Command []string
 
 	mu      sync.Mutex
@@ -48,10 +48,10 @@ type ReaderProcess struct {
 	slow    slowReads
 }
 
-// lateRead is a process that a helper could not read in time.
+// lateRead is a process that the helper could not read in time.
 type lateRead struct {
 	at     time.Time // zero if it had too little time
-	helper *helper   // that was killed
+	helper *helper   // the killed one
 }
 
 type readRequest struct {
@@ -80,10 +80,10 @@ const (
 	readCommand = "cmdline"
 	readNodes   = "nodes"
 	readOpen    = "fd"
-	readFile    = "file" // of the user who is in Start, and no process's
+	readFile    = "file" // of the user in Start, not of a process
 )
 
-const maxValue = 64 << 10 // bounds the value of a variable: no id and no path is longer
+const maxValue = 64 << 10 // of a variable: no id or path is longer
 
 var kinds = []error{ErrGone, ErrUnreadable, ErrOverwritten, ErrTooLarge, errSpent, os.ErrPermission}
 
@@ -100,11 +100,11 @@ func (a *readAnswer) err() error {
 	return text.Worded(a.Error, causes...)
 }
 
-// isOther says that a helper reads it: it isn't this process.
+// isOther says that a helper has to read it: it isn't this process.
 func (h *Handle) isOther() bool { return h.fs.Reader != nil && int(h.PID) != os.Getpid() }
 
 func (h *Handle) ask(q readRequest, within time.Duration) (readAnswer, error) {
-	if h.Quota != nil { // the more slow processes an account has, the less time each of them gets
+	if h.Quota != nil { // each further slow process of an account gets less time
 		within = min(within, h.Quota.left(maxReadTime)/2)
 		defer h.Quota.spend()()
 	}
@@ -120,8 +120,8 @@ func (h *Handle) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	return a, a.err()
 }
 
-// ask waits for an answer. Without one in time the helper is killed, and the error is ErrStalled, also for stalledFor
-// after it, and until that helper has ended. ErrNotRead means that there is no time.
+// ask waits for an answer. Without one in time it kills the helper and returns ErrStalled, also for stalledFor
+// afterwards and until that helper has ended. ErrNotRead means that there is no time.
 func (r *ReaderProcess) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +148,7 @@ func (r *ReaderProcess) ask(q readRequest, within time.Duration) (readAnswer, er
 		}
 		a, err = r.helper.ask(q, within)
 		if errors.Is(err, ErrStalled) && !wasSlow && r.helper.waits() {
-			a, err = r.helper.answer(within) // it may have been this process that was slow
+			a, err = r.helper.answer(within) // this process may have been slow
 		}
 		if err == nil {
 			delete(r.stalled, key)
@@ -183,7 +183,7 @@ func (r *ReaderProcess) note(key ID, s lateRead) {
 	r.stalled[key] = s
 }
 
-// Try starts another helper, and passes it to use, which may end it. An error may be that it doesn't start.
+// Try passes another helper to use, which may end it. An error may be that the helper doesn't start.
 func (r *ReaderProcess) Try(use func(snapshot.PID) error) error {
 	h, err := startHelper(r.Command)
 	if err != nil {
@@ -213,8 +213,8 @@ type helper struct {
 
 const selfExe = "/proc/self/exe" // the file of this program
 
-// program is the path to start a program by. In place of selfExe it is this program's own path, as sudo's log_subcmds
-// needs it, unless another file is there by now.
+// program replaces selfExe by this program's own path, which sudo's log_subcmds needs, unless another file is there by
+// now.
 func program(path string) string {
 	named, err := os.Executable()
 	there, statErr := os.Stat(named)
@@ -228,7 +228,7 @@ func program(path string) string {
 func startHelper(command []string) (*helper, error) {
 	cmd := exec.Command(program(command[0]), command[1:]...)
 	cmd.Env = []string{}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // Ctrl-C is for its parent
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // Ctrl-C is for the parent
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -256,7 +256,7 @@ func startHelper(command []string) (*helper, error) {
 	}()
 	if _, err := h.answer(startWithin); err != nil {
 		h.kill()
-		return nil, fmt.Errorf("%w (%s)", errHelper, cmd.Path) // no process is slow because of that
+		return nil, fmt.Errorf("%w (%s)", errHelper, cmd.Path) // not ErrStalled: no process was slow
 	}
 	return h, nil
 }
@@ -270,7 +270,7 @@ func (h *helper) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	return h.answer(within)
 }
 
-// answer waits for an answer. The first one says that the helper has started.
+// answer waits for an answer. The first one means that the helper has started.
 func (h *helper) answer(within time.Duration) (readAnswer, error) {
 	select {
 	case a, ok := <-h.answers:
@@ -283,7 +283,7 @@ func (h *helper) answer(within time.Duration) (readAnswer, error) {
 	}
 }
 
-// waits says whether it waits for the kernel, instead of its turn on a busy machine.
+// waits says whether the helper waits for the kernel, not for its turn on a busy machine.
 func (h *helper) waits() bool {
 	return threadsIn('R', fmt.Sprintf("/proc/%d/task", h.cmd.Process.Pid)) == 0
 }

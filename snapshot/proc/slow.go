@@ -15,21 +15,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// slowReads are the users of processes of which a stat or link is still being read. Some kernels let readers wait
-// during execve(2), which FUSE can hold. These files are too cheap to read for a helper.
+// slowReads has the users of processes with a blocked read of a stat or link. Some kernels block readers during
+// execve(2), which FUSE can hold. These files are too cheap for a helper.
 type slowReads struct {
 	mu     sync.Mutex
 	userOf map[snapshot.PID]snapshot.UID
 }
 
-// statWithin bounds such a reading. Of one user maxSlow processes may be slow, each for less time than the last.
+// statWithin limits such a read. At most maxSlow processes of a user may be slow, each for less time than the last.
 const (
 	statWithin = 150 * time.Millisecond
 	maxSlow    = 4
-	maxTries   = 8 // of waiting while no thread waits in the kernel
+	maxTries   = 8 // to wait while no further thread is blocked in the kernel
 )
 
-// soon reads a file of a process that is small, but may wait.
+// soon reads a small file of a process that may block.
 func soon[T any](fs FS, pid snapshot.PID, read func() (T, error)) (T, error) {
 	if fs.Reader == nil {
 		return read()
@@ -47,9 +47,9 @@ func soon[T any](fs FS, pid snapshot.PID, read func() (T, error)) (T, error) {
 		defer close(done)
 		value, err = read()
 	}()
-	runtime.Gosched() // nearly always it is read then
+	runtime.Gosched() // after this it has nearly always been read
 	for try := 1; !isDone(done, within); try++ {
-		if try < maxTries && threadsIn('D', "/proc/self/task") <= slow.count() { // this machine is busy
+		if try < maxTries && threadsIn('D', "/proc/self/task") <= slow.count() { // the machine is busy
 			continue
 		}
 		slow.add(fs, pid)
@@ -76,7 +76,7 @@ func isDone(done <-chan struct{}, within time.Duration) bool {
 	}
 }
 
-// within is how long a reading of a process may take; 0 not to begin it.
+// within returns how long a read of a process may take; 0 for not to start it.
 func (s *slowReads) within(fs FS, pid snapshot.PID) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +120,8 @@ func (s *slowReads) remove(pid snapshot.PID) {
 	delete(s.userOf, pid)
 }
 
-// threadsIn is how many threads are in a state: R runs or waits for its turn, D waits in the kernel, as for memory that
-// is held.
+// threadsIn counts the threads in a state: R is running or runnable, D blocked in the kernel, as for memory that is
+// held.
 func threadsIn(state byte, tasks string) (count int) {
 	threads, _ := filepath.Glob(tasks + "/*/stat")
 	for _, thread := range threads {
@@ -133,21 +133,21 @@ func threadsIn(state byte, tasks string) (count int) {
 	return count
 }
 
-// Quota limits reading for one account in one look: its many or slow processes, or files, delay no one else.
+// Quota limits reading for one account in one look, so that its many or slow processes or files delay no one else.
 type Quota struct {
 	spent time.Duration
-	files int // in which device nodes were looked for
+	files int // searched for device nodes
 }
 
-// How much of its quota an account may spend on what. Together with slow stats it costs a look a second.
+// Shares of an account's quota. Together with slow stats an account costs a look at most a second.
 const (
-	maxReadTime  = 500 * time.Millisecond // on what a ReaderProcess reads
-	maxStallTime = 700 * time.Millisecond // and on what stalls that
-	maxNodeTime  = 950 * time.Millisecond // and on device nodes
+	maxReadTime  = 500 * time.Millisecond // of a ReaderProcess
+	maxStallTime = 700 * time.Millisecond // with what stalls it
+	maxNodeTime  = 950 * time.Millisecond // with device nodes
 	maxNodeFiles = 1 << 16
 )
 
-// left is what remains of so much time; without a Quota, all of it.
+// left returns what remains of a share; all of it without a Quota.
 func (q *Quota) left(most time.Duration) time.Duration {
 	if q == nil {
 		return most
@@ -163,16 +163,16 @@ func (q *Quota) spend() (done func()) {
 	return func() { q.spent += max(1, time.Since(began)) }
 }
 
-// QuotaKey is who shares a Quota: a user, or a container of root's, which may be any user's.
+// QuotaKey shares a Quota: a user, or a container of root's, which may be any user's.
 type QuotaKey struct {
 	UID       snapshot.UID
 	Container string // empty for none
 }
 
-// Quotas are those of one look.
+// Quotas has the quotas of one look.
 type Quotas map[QuotaKey]*Quota
 
-// Of is the Quota of an account. The person as whom this runs, unless that is root, has ten times as much.
+// Of returns the Quota of an account. This process's own user, unless it is root, has ten times as much.
 func (q Quotas) Of(a QuotaKey) *Quota {
 	if q[a] == nil {
 		q[a] = &Quota{}
@@ -183,15 +183,15 @@ func (q Quotas) Of(a QuotaKey) *Quota {
 	return q[a]
 }
 
-// Stall is what holds the memory of a process, as far as the kernel shows that to root.
+// Stall says what holds the memory of a process, as far as the kernel shows it to root.
 type Stall struct {
 	FUSE    bool          // a thread changes its memory and waits for FUSE
 	Network bool          // a thread waits for a network file system
-	Mounter *snapshot.UID // who mounted all FUSE file systems that the process sees; nil for none or several
+	Mounter *snapshot.UID // who mounted all FUSE file systems of the process; nil for none or several
 }
 
-// Stall finds out what holds the memory of the process, which counts for owner (see OwnerOfUID). It is zero if that is
-// unknown, or the Quota is used up.
+// Stall finds out what holds the memory of the process, which counts for owner (see OwnerOfUID). It is zero if unknown,
+// or if the Quota is used up.
 func (h *Handle) Stall(owner snapshot.UID, rootless bool) (s Stall) {
 	if h.Quota.left(maxStallTime) == 0 {
 		return s
@@ -230,7 +230,7 @@ func (h *Handle) stacks() []string {
 	return stacks
 }
 
-// mounter is Stall.Mounter. What isn't mounted in our namespace is the owner's if the process is rootless.
+// mounter is Stall.Mounter. A file system outside our namespace is the owner's if the process is rootless.
 func (h *Handle) mounter(owner snapshot.UID, rootless bool) *snapshot.UID {
 	read := func(dir int, name string) (map[string]snapshot.UID, error) {
 		data, err := soon(h.fs, h.PID, func() ([]byte, error) { return readAt(dir, name, maxMountBytes) })
@@ -271,7 +271,7 @@ func fuseMounts(mountinfo []byte) map[string]snapshot.UID {
 	return mounts
 }
 
-// WaitsForFUSE says whether a thread waits for a FUSE server: signals don't end it before that answers or ends.
+// WaitsForFUSE says whether a thread waits for a FUSE server: signals don't end it before the server answers or ends.
 func (fs FS) WaitsForFUSE(pid snapshot.PID) bool {
 	stacks, _ := with(fs, pid, func(h *Handle) ([]string, error) { return h.stacks(), nil })
 	waits := func(stack string) bool { return hasAny(stack, "] fuse_", "] request_wait_answer") }

@@ -1,5 +1,5 @@
-// Package proc reads /proc: the owner of a process, when it started, its environment,
-// container and ancestors. The mount point is injected, so that tests can use a folder.
+// Package proc reads /proc: the owner of a process, its start, environment, container and ancestors. The mount point is
+// injected, so that tests can use a folder.
 //
 //	h, err := proc.FS{}.Open(pid)
 //	if err != nil {
@@ -9,10 +9,10 @@
 //	stat, err := h.Stat()
 //	eid, found, err := h.Environ("GENV_ENVIRONMENT_ID")
 //
-// A Handle is of one process, even if its PID is given to another one. What is unknown is the error ErrUnreadable,
-// never a "no". The owner of a process decides how long its environ, cmdline, maps and fd take to read: a ReaderProcess
-// has another program read them, and kills that if it takes too long. The package sends no other signals and writes
-// nothing. Sources: proc(5), the kernel's filesystems/proc.rst and fs/proc.
+// A Handle is one process, even if its PID is reused. What is unknown is the error ErrUnreadable, never a "no". The
+// owner of a process decides how long its environ, cmdline, maps and fd take to read: a ReaderProcess reads them in
+// another program, and kills that if it takes too long. The package sends no other signals and writes nothing. Sources:
+// proc(5), the kernel's filesystems/proc.rst and fs/proc.
 package proc
 
 import (
@@ -36,34 +36,33 @@ type Stat struct {
 	Name    string // the command's name, at most 15 bytes, any bytes; a kernel thread's may be longer
 	State   byte   // R, S, D, Z, …
 	PPID    snapshot.PID
-	Session snapshot.PID // the PID of the ancestor, perhaps gone, that leads its session
-	TTY     uint64       // the device number of its terminal, as stat(2) has it; 0 for none
+	Session snapshot.PID // the PID of its session's leader, perhaps gone
+	TTY     uint64       // its terminal's device number as in stat(2); 0 for none
 	Flags   uint64       // PF_… of include/linux/sched.h
 	Threads int
 	Start   snapshot.StartTime
-	// EnvAddress is where its environment is in its memory (env_start, field 50), at random for each execve(2): with
-	// the same PID, start and address, the environ is the same. It is 0 if the kernel doesn't show it to us, during
-	// execve(2), and without memory of its own.
+	// EnvAddress is where its environment is in memory (env_start, field 50), at random for each execve(2): with the
+	// same PID, start and address, the environ is the same. It is 0 if the kernel hides it, during execve(2), and
+	// without memory of its own.
 	EnvAddress uint64
-	NoEnviron  bool   // it was started with an empty environment, and has no title over it
-	EnvSize    uint64 // bytes of the environment in its memory; 0 also if it isn't shown
+	NoEnviron  bool   // it started with an empty environment, and has no title over it
+	EnvSize    uint64 // bytes of its environment; 0 also if hidden
 }
 
 const kernelThread = 0x00200000 // PF_KTHREAD of include/linux/sched.h
 
-// Gone says that the process has ended, also if it waits for its parent (a zombie). A zombie with other threads has
-// only lost its first one.
+// Gone says that the process has ended or is a zombie. A zombie with other threads has only lost its first one.
 func (s Stat) Gone() bool {
 	return s.State == 'X' || s.State == 'x' || s.State == 'Z' && s.Threads <= 1
 }
 
-// IsKernelThread is so of a thread of the kernel, which has no program and no environment, and is never signalled.
+// IsKernelThread says that it has no program and no environment, and is never signalled.
 func (s Stat) IsKernelThread() bool { return s.Flags&kernelThread != 0 }
 
 // Stat reads /proc/PID/stat. A zombie is not an error: see Stat.Gone.
 func (h *Handle) Stat() (Stat, error) { return h.fs.statAt(h.PID, h.dir, "stat") }
 
-// Stat reads /proc/PID/stat. A single file needs no Handle: an open file of /proc is of one process.
+// Stat needs no Handle for a single file: an open file of /proc is of one process.
 func (fs FS) Stat(pid snapshot.PID) (Stat, error) {
 	if pid <= 0 {
 		return Stat{}, fmt.Errorf("%w: %d is not a PID", ErrGone, pid)
@@ -83,7 +82,7 @@ func (fs FS) statAt(pid snapshot.PID, dir int, name string) (Stat, error) {
 	return stat, nil
 }
 
-// Alive says whether a process with that PID and start time runs; 0 is any start. ErrUnreadable means unknown.
+// Alive says whether a process with that PID and start time runs; start 0 is any. ErrUnreadable means unknown.
 func (fs FS) Alive(pid snapshot.PID, start snapshot.StartTime) (bool, error) {
 	stat, err := fs.Stat(pid)
 	if errors.Is(err, ErrGone) {
@@ -109,7 +108,7 @@ const statLimit = 2 << 10 // bytes; more than 52 numbers and a name take
 
 var errStat = errors.New("not a line of /proc/PID/stat")
 
-// ParseStat parses /proc/PID/stat. The name may contain any characters, so field 3 is the first after the last ")".
+// ParseStat parses /proc/PID/stat. The name may contain any characters: field 3 begins after the last ")".
 func ParseStat(data []byte) (Stat, error) {
 	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 0 || end < open {
@@ -168,7 +167,7 @@ func ParseStat(data []byte) (Stat, error) {
 	return stat, nil
 }
 
-// MemTotal is the memory of the machine in KiB, according to /proc/meminfo.
+// MemTotal is the machine's memory in KiB, from /proc/meminfo.
 func (fs FS) MemTotal() (kib int64, err error) {
 	file, err := os.Open(filepath.Join(fs.root(), "meminfo"))
 	if err != nil {
@@ -181,7 +180,7 @@ func (fs FS) MemTotal() (kib int64, err error) {
 	return kib, nil
 }
 
-// SinceBoot is the time since boot, suspend included (CLOCK_BOOTTIME), in which start times count.
+// SinceBoot is the time since boot with suspends (CLOCK_BOOTTIME), as in start times.
 func SinceBoot() (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
@@ -193,7 +192,7 @@ func SinceBoot() (time.Duration, error) {
 // Tick is the unit of start times: USER_HZ is 100 on all platforms that Go supports.
 const Tick = time.Second / 100
 
-// StartTimeNow is the start time of a process that starts now; 0 if it is unknown.
+// StartTimeNow is the start time of a process that starts now; 0 if unknown.
 func StartTimeNow() snapshot.StartTime {
 	since, err := SinceBoot()
 	if err != nil {
@@ -211,7 +210,7 @@ type ID struct {
 // AncestorFinder finds the ancestors of many processes in one look, and reads each once. Not for concurrent use.
 type AncestorFinder struct {
 	fs    FS
-	limit int // ancestors beyond this many are ignored: as an error, deep nesting would make an environment unknown
+	limit int // ignores more ancestors: as an error, deep nesting would make an environment unknown
 	seen  map[snapshot.PID]Stat
 }
 
@@ -220,8 +219,8 @@ func (fs FS) NewAncestorFinder() *AncestorFinder {
 	return &AncestorFinder{fs: fs, limit: 256, seen: map[snapshot.PID]Stat{}}
 }
 
-// Ancestors lists the ancestors, the nearest first, up to PID 1 or the first process of a PID namespace. It begins
-// again if a parent ends. With an error, the list ends before the first one that can't be read.
+// Ancestors lists the ancestors, the nearest first, up to PID 1 or the first process of a PID namespace. It retries if
+// a parent ends. With an error, the list ends before the first unreadable ancestor.
 func (f *AncestorFinder) Ancestors(of Stat) ([]ID, error) {
 	const attempts = 5
 	ancestors, err := f.walk(of)
@@ -256,14 +255,14 @@ func (f *AncestorFinder) walk(of Stat) ([]ID, error) {
 	return ancestors, nil
 }
 
-// Ancestors lists all ancestors of one process. If they can't all be read, there is only an error.
+// Ancestors lists all ancestors of one process, or returns only an error.
 func (fs FS) Ancestors(pid snapshot.PID) ([]ID, error) {
 	stat, err := fs.Stat(pid)
 	if err != nil {
 		return nil, fmt.Errorf("the parents of PID %d: %w", pid, err)
 	}
 	finder := fs.NewAncestorFinder()
-	finder.limit = 4096 // PIDs in a ring, which no kernel makes
+	finder.limit = 4096 // more is a ring of PIDs, which no kernel makes
 	ancestors, err := finder.Ancestors(stat)
 	if err == nil && len(ancestors) == finder.limit {
 		err = fmt.Errorf("%w: PID %d has %d ancestors or more", ErrUnreadable, pid, finder.limit)
