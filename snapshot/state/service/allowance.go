@@ -16,26 +16,26 @@ import (
 type Allowance struct {
 	By      string `json:"by,omitempty"`      // who enforces the policy
 	Contact string `json:"contact,omitempty"` // whom users ask about it; empty for none
-	Page    string `json:"page,omitempty"`    // where people see all hosts; empty if the controller doesn't know
-	Rules   []Rule `json:"rules,omitempty"`   // that hold here for people of whom People says no others
+	Page    string `json:"page,omitempty"`    // where people see all hosts; empty if unknown
+	Rules   []Rule `json:"rules,omitempty"`   // for everyone whose Person has none
 	Caps    []Cap  `json:"caps,omitempty"`
-	// People are those who have processes or environments here, or asked lately. Of others nothing is known.
+	// People are those with processes or environments here, and those who asked lately. All others are unknown.
 	People   map[snapshot.UID]Person           `json:"people,omitempty"`
-	Offers   map[string][]snapshot.DeviceIndex `json:"offers,omitempty"`   // GPUs freed for waits, by their ids
-	Possible map[string]int                    `json:"possible,omitempty"` // GPUs that waits can have, if too few
-	Asked    uint64                            `json:"asked,omitempty"`    // Number of the Asked that it answers
-	Since    time.Time                         `json:"since,omitzero"`     // when these rules came, by root's service
-	Expired  bool                              `json:"expired,omitempty"`  // it holds no more, by root's service
-	// OneHost says that the policy is about this host alone. Otherwise GPUs on all its hosts count together.
+	Offers   map[string][]snapshot.DeviceIndex `json:"offers,omitempty"`   // GPUs freed for waits, by wait ID
+	Possible map[string]int                    `json:"possible,omitempty"` // GPUs that waits can get, if too few
+	Asked    uint64                            `json:"asked,omitempty"`    // Number of the Asked that this answers
+	Since    time.Time                         `json:"since,omitzero"`     // of these rules; set by root's service
+	Expired  bool                              `json:"expired,omitempty"`  // ForMS is over; set by root's service
+	// OneHost: the policy covers only this host. Otherwise GPUs on all its hosts count together.
 	OneHost bool  `json:"one_host,omitempty"`
-	ForMS   int64 `json:"for_ms,omitempty"` // how long it holds unless it is renewed
-	AgeMS   int64 `json:"age_ms,omitempty"` // how long ago root's service was told it
+	ForMS   int64 `json:"for_ms,omitempty"` // how long this holds without renewal
+	AgeMS   int64 `json:"age_ms,omitempty"` // time since root's service received it
 }
 
-// CapsUnknown is what people are told while an Allowance is Unknown.
+// CapsUnknown is shown to people while an Allowance is Unknown.
 const CapsUnknown = "your caps are unknown yet: try again in a minute"
 
-// Unknown says, of the answer to a person, that the controller hasn't said yet what holds for that person.
+// Unknown says that the controller hasn't yet said what holds for the person who asked.
 func (a *Allowance) Unknown() bool { return !a.Expired && len(a.People) == 0 }
 
 // Rule is a setting of the policy, as `genv policy explain` prints it.
@@ -44,52 +44,52 @@ type Rule struct {
 	Value string `json:"value"`
 }
 
-// Cap is a cap that holds now for people of this host.
+// Cap is a cap that holds now on this host.
 type Cap struct {
-	Name     string                 `json:"name,omitempty"`     // as people are shown it
-	Rule     string                 `json:"rule,omitempty"`     // its setting, as max-devices-per-user; else empty
-	Model    string                 `json:"model,omitempty"`    // of its GPUs, as in A100; empty for all
+	Name     string                 `json:"name,omitempty"`     // shown to people
+	Rule     string                 `json:"rule,omitempty"`     // its setting, such as max-devices-per-user; else empty
+	Model    string                 `json:"model,omitempty"`    // of its GPUs, such as A100; empty for all
 	Counts   string                 `json:"counts"`             // see text.CapAmount
 	GPUs     []snapshot.DeviceIndex `json:"gpus,omitempty"`     // of this host
 	Together bool                   `json:"together,omitempty"` // people share it
 	PerHost  bool                   `json:"per_host,omitempty"` // this host is counted by itself
-	While    bool                   `json:"while,omitempty"`    // it holds as far as others wait, and refuses nothing
-	Until    time.Time              `json:"until,omitzero"`     // when its schedule ends, or hours count from 0 again
+	While    bool                   `json:"while,omitempty"`    // applies only while others wait; refuses nothing
+	Until    time.Time              `json:"until,omitzero"`     // when its schedule ends or its hours restart at 0
 }
 
 // Person is what holds for one person.
 type Person struct {
 	Caps       []CapUse    `json:"caps,omitempty"`
-	Rules      []Rule      `json:"rules,omitempty"`   // nil for those of the Allowance
+	Rules      []Rule      `json:"rules,omitempty"`   // nil: those of the Allowance
 	Reservable *Reservable `json:"booking,omitempty"` // what the person may reserve; nil for nothing
 }
 
-// CapUse is what a cap counts for a person, or for those who share it, and what it allows.
+// CapUse is what counts toward a cap, for a person or for those who share it.
 type CapUse struct {
-	Cap       int                 `json:"cap"` // its place in Allowance.Caps
+	Cap       int                 `json:"cap"` // index into Allowance.Caps
 	Limit     int64               `json:"limit"`
-	Here      int64               `json:"here,omitempty"`      // what counts on this host
-	Elsewhere int64               `json:"elsewhere,omitempty"` // and on other ones
-	Hosts     []snapshot.Hostname `json:"hosts,omitempty"`     // some of these
-	SeenMS    int64               `json:"seen_ms,omitempty"`   // how long ago the oldest of these was seen
+	Here      int64               `json:"here,omitempty"` // what counts on this host
+	Elsewhere int64               `json:"elsewhere,omitempty"`
+	Hosts     []snapshot.Hostname `json:"hosts,omitempty"`   // some of these
+	SeenMS    int64               `json:"seen_ms,omitempty"` // age of the oldest look at these
 
-	GPUs   []snapshot.DeviceIndex `json:"gpus,omitempty"`   // of this host that count
-	Booked []snapshot.Reservation `json:"booked,omitempty"` // of the person on other hosts, as far as they surely count
+	GPUs   []snapshot.DeviceIndex `json:"gpus,omitempty"`   // those that count on this host
+	Booked []snapshot.Reservation `json:"booked,omitempty"` // the person's on other hosts that surely count
 }
 
-// Allow tells the host. Only root may.
+// Allow tells the host its policy. Only root may.
 func (c Client) Allow(ctx context.Context, a Allowance) error {
 	_, err := c.ask(ctx, Request{Allow: &a})
 	return err
 }
 
-// Allowance is what the host was told about the user who asks, and nothing about others; nil for nothing.
+// Allowance returns what the host was told about the calling user only; nil for nothing.
 func (c Client) Allowance(ctx context.Context) (*Allowance, error) {
 	answer, err := c.ask(ctx, Request{Allowance: true})
 	return answer.Allowance, err
 }
 
-// AskedNote says who asked lately. Root's service writes it into the run folder, which controllers watch.
+// AskedNote says who asked lately. Root's service writes it to the run folder, which controllers watch.
 var AskedNote = folder.Note[snapshot.Asked]{
 	Name: "asked.json", Max: 256 << 10, Mode: 0o600, Invalid: snapshot.ErrInvalid,
 }
@@ -97,18 +97,18 @@ var AskedNote = folder.Note[snapshot.Asked]{
 type allowanceState struct {
 	Allowance
 	at, until time.Time
-	replaced  chan struct{} // closed when the host is told again
+	replaced  chan struct{} // closed when a new one arrives
 }
 
 const (
-	maxAllowance = 24 * time.Hour   // how long an allowance holds at most
-	askedFor     = 10 * time.Minute // how long a controller hears of somebody who asked
-	lookWithin   = 3 * time.Second  // how long a controller may take to look again
+	maxAllowance = 24 * time.Hour   // longest time that an allowance holds
+	askedFor     = 10 * time.Minute // how long controllers see who asked
+	lookWithin   = 3 * time.Second  // for the controller to look again
 )
 
 func (t *allowanceState) holds(now time.Time) bool { return t != nil && now.Before(t.until) }
 
-// allow notes an allowance. That of a single host doesn't replace a fleet's.
+// allow stores an allowance. One for a single host doesn't replace a fleet's.
 func (s *Server) allow(a *Allowance, by callerProcess) (Answer, error) {
 	if !by.isRoot() {
 		return Answer{}, fmt.Errorf("%w: only root says what the policy allows", state.ErrNotOwner)
@@ -133,7 +133,7 @@ func (s *Server) allow(a *Allowance, by callerProcess) (Answer, error) {
 	return Answer{}, nil
 }
 
-// allowance is that of the person who asks, with nothing about others but sums; none if no controller is known.
+// allowance tells the caller only about the caller, and sums. It is empty if no controller is known.
 func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
 	if by.contained {
 		return Answer{}
@@ -150,7 +150,7 @@ func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
 	}
 	own := t.Allowance
 	own.People, own.Asked, own.AgeMS = nil, 0, age
-	if p, known := t.People[by.account]; known || by.account == 0 { // nothing is refused to root
+	if p, known := t.People[by.account]; known || by.account == 0 { // root has no caps
 		p.Caps = slices.Clone(p.Caps)
 		for i := range p.Caps {
 			if p.Caps[i].Hosts != nil || p.Caps[i].Elsewhere > 0 {
@@ -165,7 +165,7 @@ func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
 	return Answer{Allowance: &own}
 }
 
-// allowanceFor is what is known of somebody, after the controller was asked if needed; nil for nothing at all.
+// allowanceFor asks the controller again if it doesn't know uid yet; nil if no controller has spoken.
 func (s *Server) allowanceFor(ctx context.Context, uid snapshot.UID) *allowanceState {
 	t := s.allowed.Load()
 	if t.holds(s.Now()) && uid != 0 {
@@ -176,7 +176,7 @@ func (s *Server) allowanceFor(ctx context.Context, uid snapshot.UID) *allowanceS
 	return t
 }
 
-// cap is the cap of a use; one that doesn't exist counts nothing.
+// cap returns the cap of u; a missing one counts nothing.
 func (a *Allowance) cap(u *CapUse) *Cap {
 	if u.Cap < 0 || u.Cap >= len(a.Caps) {
 		return &Cap{While: true}
@@ -189,7 +189,7 @@ type asker struct {
 	at time.Time
 }
 
-// addAsker returns who asked lately, now with who; s.asking is held.
+// addAsker adds who to the recent askers and returns them; s.asking is held.
 func (s *Server) addAsker(who snapshot.Asker, now time.Time) snapshot.Asked {
 	s.askers = slices.DeleteFunc(s.askers, func(a asker) bool { return a.UID == who.UID || now.Sub(a.at) > askedFor })
 	s.askers = append(s.askers[max(0, len(s.askers)+1-snapshot.MaxAskers):], asker{who, now})
@@ -203,7 +203,7 @@ func (s *Server) addAsker(who snapshot.Asker, now time.Time) snapshot.Asked {
 
 func (s *Server) lookAgain(ctx context.Context, uid snapshot.UID) *allowanceState {
 	who := snapshot.Asker{UID: uid, Username: s.Username(ctx, uid)}
-	s.asking.Lock() // until it is written, so that the newest note stays
+	s.asking.Lock() // also while writing, so that the newest note stays
 	asked := s.addAsker(who, s.Now())
 	written := s.Run != "" && AskedNote.Write(s.Run, asked) == nil
 	s.asking.Unlock()

@@ -16,12 +16,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
-// converse answers a request. After release, the connection no longer counts for the user.
+// converse answers one request. After release, the connection no longer counts for the user.
 func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by callerProcess, release func()) {
 	_ = conn.SetReadDeadline(time.Now().Add(s.admission.bounds.Send))
 	limit := MaxRequest
 	if int(by.uid) == os.Geteuid() {
-		limit = maxAnswer // of Allow
+		limit = maxAnswer // for Allow
 	}
 	line, err := readLine(conn, limit)
 	var r Request
@@ -58,7 +58,7 @@ func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by callerProc
 	if answer.Busy {
 		s.refused.Add(1)
 	}
-	_ = s.say(conn, answer, takeWithin) // a client that is gone looks for itself
+	_ = s.say(conn, answer, takeWithin) // a client that is gone checks by itself
 }
 
 func (s *Server) say(conn net.Conn, answer Answer, within time.Duration) error {
@@ -78,7 +78,7 @@ func untilClosed(ctx context.Context, conn *net.UnixConn) (context.Context, func
 		}
 	}()
 	return ctx, func() {
-		_ = conn.SetReadDeadline(time.Unix(1, 0)) // ends the reading
+		_ = conn.SetReadDeadline(time.Unix(1, 0)) // ends the read
 		<-done
 		cancel()
 	}
@@ -127,7 +127,7 @@ func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) (Answ
 	return Answer{Result: &result}, err
 }
 
-// changeWithinCaps makes a change. If a cap refuses it, the controller looks again; then an Enter may do without GPUs.
+// changeWithinCaps asks the controller to look again if a cap refuses the change. An Enter may then go without GPUs.
 func (s *Server) changeWithinCaps(ctx context.Context, asked change.Change, by callerProcess) (change.Result, error) {
 	result, err := s.change(ctx, asked, by, true)
 	if errors.Is(err, errUntold) || errors.Is(err, state.ErrCap) {
@@ -145,7 +145,7 @@ func (s *Server) changeWithinCaps(ctx context.Context, asked change.Change, by c
 	return result, err
 }
 
-// requester is who asks for a change. The caller closes the processes that it names.
+// requester describes the caller. The caller of requester closes named.
 func (s *Server) requester(ctx context.Context, by callerProcess) (asker change.Requester, named *processes) {
 	named = &processes{fs: s.Proc, by: by, held: map[snapshot.PID]*proc.Handle{}}
 	asker = change.Requester{
@@ -159,7 +159,7 @@ func (s *Server) requester(ctx context.Context, by callerProcess) (asker change.
 		Lacks: func(uid snapshot.UID) bool { return s.Lacks != nil && by.name == "" && s.Lacks(ctx, uid) },
 	}
 	asker.Instant = s.Now()
-	asker.Reserved, _ = s.Reservations.All() // upkeep reports an error, and then nothing is refused for them
+	asker.Reserved, _ = s.Reservations.All() // upkeep reports the error; without a list nothing is refused
 	if running, _ := snapshot.RunningAt(asker.Reserved, asker.Instant); len(running) > 0 {
 		if look, err := s.Backend.Snapshot(ctx); err == nil { // else only attachments count
 			asker.Used = peopleOn(look)
@@ -171,8 +171,8 @@ func (s *Server) requester(ctx context.Context, by callerProcess) (asker change.
 	return asker, named
 }
 
-// change makes a change for a client. A process that ends while it is registered is removed again. With untold, the
-// error is errUntold if the controller has to be asked first.
+// change makes a change for a client, and reverts it if the process ended during its registration. With untold, the
+// error is errUntold if the controller must be asked first.
 func (s *Server) change(ctx context.Context, asked change.Change, by callerProcess, untold bool,
 ) (change.Result, error) {
 	asker, named := s.requester(ctx, by)
@@ -191,15 +191,15 @@ func (s *Server) change(ctx context.Context, asked change.Change, by callerProce
 	result, err := s.Backend.Change(ctx, asked, asker, turn)
 	if gone := named.gone(); err == nil && asked.Enter != nil && gone != 0 {
 		forget := change.Change{Leave: &change.Leave{PID: gone}}
-		_, _ = s.Backend.Change(ctx, forget, change.Requester{Now: asker.Now}, turn) // what fails is cleaned up later
+		_, _ = s.Backend.Change(ctx, forget, change.Requester{Now: asker.Now}, turn) // failures are cleaned up later
 		return change.Result{}, fmt.Errorf("process %d: %w", gone, proc.ErrGone)
 	}
 	return result, err
 }
 
-// issue makes a token for anyone. The owner of the environment is checked when the container starts.
+// issue makes a token for any user. The environment's owner is checked when the container starts.
 func (s *Server) issue(eid snapshot.EnvID, by callerProcess) (Answer, error) {
-	if by.unknown != nil { // a container can have processes of any uid
+	if by.unknown != nil { // a container can have any uid
 		return Answer{}, by.unknown
 	}
 	text, err := s.tokens.Issue(grant.ProvedUser{UID: by.account, EID: eid})
@@ -217,7 +217,7 @@ func (s *Server) redeem(text string, by callerProcess) (Answer, error) {
 	return Answer{Holder: &holder}, nil
 }
 
-// Token asks for a token that proves who starts a container. It starts in eid or, if that is empty, in one of its own.
+// Token asks for a token that proves who starts a container, in environment eid or, if that is empty, in a new one.
 func (c Client) Token(ctx context.Context, eid snapshot.EnvID) (string, error) {
 	answer, err := c.ask(ctx, Request{Token: &eid})
 	if err == nil && answer.Token == "" {
@@ -226,7 +226,7 @@ func (c Client) Token(ctx context.Context, eid snapshot.EnvID) (string, error) {
 	return answer.Token, err
 }
 
-// Redeem returns who starts the container with a token. The error wraps state.ErrRequest for a false token.
+// Redeem returns who starts the container. The error wraps state.ErrRequest for an invalid token.
 func (c Client) Redeem(ctx context.Context, text string) (grant.ProvedUser, error) {
 	if len(text) > grant.MaxToken {
 		return grant.ProvedUser{}, state.Refuse("it is not a token")

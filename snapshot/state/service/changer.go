@@ -11,16 +11,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/instances"
 )
 
-// Changer changes the state files of one host. It may be used by any number of goroutines.
+// Changer changes the state files of one host. It is safe for concurrent use.
 type Changer struct {
 	Store       *disk.Store
 	Instances   instances.Notes
-	ListDevices func(context.Context) ([]snapshot.Device, error)  // asks nvidia-smi or, for many users, an inventory
-	Turn        func(context.Context) (release func(), err error) // before the lock; nil doesn't wait
+	ListDevices func(context.Context) ([]snapshot.Device, error)  // from nvidia-smi or, for many users, an inventory
+	Turn        func(context.Context) (release func(), err error) // before the lock; nil: no wait
 }
 
-// Change applies a change, and again if nvidia-smi finds more devices than too few. After an error nothing has changed,
-// or it says otherwise: the same change may be asked for again, and is made once.
+// Change applies a change, and retries it with new devices from nvidia-smi if too few are registered. Unless the error
+// says otherwise, an error means that nothing changed. Repeating a change is safe.
 func (c Changer) Change(ctx context.Context, asked change.Change, by change.Requester) (change.Result, error) {
 	by, err := asked.Prepare(by)
 	if err != nil {
@@ -52,8 +52,8 @@ func (c Changer) apply(ctx context.Context, asked change.Change, by change.Reque
 	return r, err
 }
 
-// WithDevices makes a change, and again with the devices that list finds, without the lock, if too few are registered.
-// An error of list counts only if there are none at all.
+// WithDevices makes a change. If too few devices are registered, it registers what list finds, and retries. The lock
+// isn't held during list. An error of list is returned only if no devices are registered.
 func WithDevices(ctx context.Context, store *disk.Store, list func(context.Context) ([]snapshot.Device, error),
 	change func() error,
 ) error {

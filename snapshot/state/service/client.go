@@ -21,31 +21,30 @@ import (
 )
 
 var (
-	// ErrNotRunning says that the service can't be reached: nothing was done.
+	// ErrNotRunning means that nothing was done: the service can't be reached.
 	ErrNotRunning = errors.New("the service that owns the state of this host is not running: have root start it " +
 		"(systemctl start genv-host)")
-	// ErrUnknown says that the request was sent and no answer came: it may be done or not.
+	// ErrUnknown means that the request was sent, but no answer came: it may or may not be done.
 	ErrUnknown = errors.New("the service gave no answer, so it is unknown whether this was done: `genv " +
 		"status` shows it")
-	// ErrBusy says that the user has too many requests under way: nothing was done.
+	// ErrBusy means that nothing was done: the user has too many pending requests.
 	ErrBusy = errors.New("too many requests")
 )
 
 // Client asks the service of this host.
 type Client struct {
 	Path  string        // of the socket
-	Retry time.Duration // how long a request is repeated that is refused as one of too many; 0 is 10 s
+	Retry time.Duration // how long to retry on ErrBusy; 0 is 10 s
 }
 
-const answerWithin = changeWithin + 10*time.Second // longer than the service lets a change take
+const answerWithin = changeWithin + 10*time.Second // longer than a change may take
 
-// Change asks for a change. Its error is one of these, or of a class as of change.DecodeError.
+// Change asks for a change. The error is one of the above, or one from change.DecodeError.
 func (c Client) Change(ctx context.Context, asked change.Change) (change.Result, error) {
 	answer, err := c.ask(ctx, Request{Change: &asked})
 	return given(answer.Result, err)
 }
 
-// given is a part that an answer must have.
 func given[T any](value *T, err error) (T, error) {
 	if err == nil && value == nil {
 		err = ErrUnknown
@@ -56,13 +55,13 @@ func given[T any](value *T, err error) (T, error) {
 	return *value, nil
 }
 
-// Look returns a document of root's view, by its name.
+// Look returns a named document of root's view: see Backend.
 func (c Client) Look(ctx context.Context, name string) (json.RawMessage, error) {
 	answer, err := c.ask(ctx, Request{Look: name})
 	return answer.Document, err
 }
 
-const statusWithin = 10 * time.Second // systemd has the socket also while the service waits before it serves
+const statusWithin = 10 * time.Second // systemd accepts connections before the service serves
 
 // Status asks the service about itself.
 func (c Client) Status(ctx context.Context) (Status, error) {
@@ -75,7 +74,6 @@ func (c Client) Status(ctx context.Context) (Status, error) {
 	return given(answer.Status, err)
 }
 
-// pause waits, and says whether ctx goes on.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -84,14 +82,14 @@ func pause(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// ask sends a request, and again as long as it is refused as one of too many.
+// ask sends a request, and retries it on ErrBusy.
 func (c Client) ask(ctx context.Context, r Request) (Answer, error) {
 	retry := cmp.Or(c.Retry, 10*time.Second)
 	r.Version = Version
 	for begun := time.Now(); ; {
 		answer, err := c.askOnce(ctx, r, answerWithin, func(*QueuePlace) {})
 		if !errors.Is(err, ErrBusy) || time.Since(begun) > retry ||
-			!pause(ctx, 20*time.Millisecond+rand.N(200*time.Millisecond)) { // not all clients at the same time
+			!pause(ctx, 20*time.Millisecond+rand.N(200*time.Millisecond)) { // jitter
 			return answer, err
 		}
 	}
@@ -112,8 +110,8 @@ func (c Client) open(ctx context.Context) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// askOnce sends a request, and tells each Place that comes before the answer. It waits for answers without an end if
-// within is 0.
+// askOnce sends a request, and passes each QueuePlace before the answer to tell. With within = 0 it waits without a
+// limit.
 func (c Client) askOnce(
 	ctx context.Context, r Request, within time.Duration, tell func(*QueuePlace),
 ) (answer Answer, err error) {
@@ -129,7 +127,7 @@ func (c Client) askOnce(
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	sent := writeLine(conn, r)
-	for answers := json.NewDecoder(from); ; tell(answer.Waiting) { // also if it was refused before all was sent
+	for answers := json.NewDecoder(from); ; tell(answer.Waiting) { // a refusal can come before all was sent
 		answer = Answer{}
 		err := answers.Decode(&answer)
 		_, broken := errors.AsType[net.Error](err)
@@ -158,11 +156,12 @@ func (a *Answer) err() error {
 }
 
 const (
-	connectWithin = 10 * time.Second       // for room in the socket's queue
-	connectFor    = 200 * time.Millisecond // between two looks whether the client was interrupted
+	connectWithin = 10 * time.Second       // for a place in the socket's backlog
+	connectFor    = 200 * time.Millisecond // between checks of ctx
 )
 
-// connect waits in the kernel for room. net.Dialer doesn't, so clients that try all the time would be faster.
+// connect waits in the kernel for a place in the backlog. net.Dialer returns at once, so clients that retry in a loop
+// would win.
 func (c Client) connect(ctx context.Context) (*net.UnixConn, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -191,13 +190,13 @@ func (c Client) connect(ctx context.Context) (*net.UnixConn, error) {
 	}
 }
 
-// checkService refuses what listens for another user than root, or than this one on a simulated host.
+// checkService refuses a listener that is neither root nor, on a simulated host, the calling user.
 func checkService(conn *net.UnixConn) error {
 	server, _, err := credentialsOf(conn)
 	if err != nil {
 		return err
 	}
-	if server.uid == grant.Nobody && proc.InUserNamespace() { // root, as a user namespace shows it
+	if server.uid == grant.Nobody && proc.InUserNamespace() { // root, seen from a user namespace
 		return nil
 	}
 	if server.uid != 0 && int(server.uid) != os.Geteuid() {
@@ -206,8 +205,8 @@ func checkService(conn *net.UnixConn) error {
 	return nil
 }
 
-// Wait waits in the queue of this host and returns what the change has done. tell gets each new place, and nil while
-// the service is away, which keeps the place. The error is one of Client.Change, or the cause of ctx's end.
+// Wait queues on this host and returns the change's result. tell gets each new place, and nil while the service is
+// down; the place isn't lost. Errors are those of Client.Change, or ctx's cause.
 func (c Client) Wait(ctx context.Context, r WaitRequest, tell func(*QueuePlace)) (change.Result, error) {
 	for queued := false; ; {
 		answer, err := c.askOnce(ctx, Request{Version: Version, Wait: &r}, 0, func(p *QueuePlace) {
@@ -227,7 +226,7 @@ func (c Client) Wait(ctx context.Context, r WaitRequest, tell func(*QueuePlace))
 	}
 }
 
-// Withdraw gives back what a wait of this user was offered.
+// Withdraw returns the offer of this user's wait.
 func (c Client) Withdraw(ctx context.Context, id string) error {
 	_, err := c.ask(ctx, Request{Withdraw: id})
 	return err

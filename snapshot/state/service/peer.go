@@ -20,17 +20,17 @@ type callerProcess struct {
 	uid       snapshot.UID
 	owner     snapshot.UID // who made its user namespace, or its own uid
 	account   snapshot.UID // of the owner, who may have many uids
-	groups    []uint32     // as far as they are known
+	groups    []uint32
 	pid       snapshot.PID
-	unknown   error             // why the PIDs that the process names may mean nothing here, or nil
-	contained bool              // an engine of root's, or an image, chose the uid: it proves nothing
-	name      snapshot.Username // of the account, if known already
+	unknown   error             // why PIDs that the process names may mean nothing here, or nil
+	contained bool              // root's container engine, or an image, chose the uid: it proves nothing
+	name      snapshot.Username // of the account; empty if not looked up yet
 }
 
-// isRoot says whether it is root on the host itself, or this user on a simulated host.
+// isRoot says whether the caller is root on the host itself or, on a simulated host, the same user.
 func (p *callerProcess) isRoot() bool { return int(p.uid) == os.Geteuid() && p.unknown == nil }
 
-// reserver is who changes reservations: 0 for root, who changes those of others.
+// reserver returns the uid to check reservations against. 0 (root) may change those of others.
 func (p *callerProcess) reserver() snapshot.UID {
 	if p.isRoot() {
 		return 0
@@ -60,7 +60,7 @@ func credentialsOf(conn *net.UnixConn) (p callerProcess, raw syscall.RawConn, er
 	}, raw, nil
 }
 
-// groupsOf are the supplementary groups of the other end (SO_PEERGROUPS, Linux 4.13).
+// groupsOf returns the peer's supplementary groups (SO_PEERGROUPS, Linux 4.13).
 func groupsOf(fd uintptr) []uint32 {
 	groups := make([]uint32, 32)
 	for {
@@ -77,7 +77,7 @@ func groupsOf(fd uintptr) []uint32 {
 	}
 }
 
-// identify looks at the process that connected. begun is when the connection was accepted.
+// identify examines the process that connected. begun is when the connection was accepted.
 func (p *callerProcess) identify(raw syscall.RawConn, fs proc.FS, begun snapshot.StartTime) {
 	pidfd, noPidfd := -1, error(nil)
 	if err := raw.Control(func(fd uintptr) {
@@ -103,9 +103,9 @@ func hasEnded(h *proc.Handle, pidfd int) (bool, error) {
 	return stat.Gone(), err
 }
 
-// examine looks at the process in /proc, and then makes sure that it is still the one that connected.
+// examine reads the process in /proc, then checks that it is still the one that connected.
 func (p *callerProcess) examine(fs proc.FS, pidfd int, byPID bool, begun snapshot.StartTime) {
-	if p.pid == 0 { // it can't be seen from here
+	if p.pid == 0 { // not visible in this PID namespace
 		p.unknown, p.contained = errForeign, true
 		return
 	}
@@ -120,7 +120,7 @@ func (p *callerProcess) examine(fs proc.FS, pidfd int, byPID bool, begun snapsho
 	ended, endErr := hasEnded(h, pidfd)
 	switch {
 	case err != nil, nsErr != nil, endErr != nil, ended, byPID && stat.Start > begun:
-		return // what was read may be of another process with this PID
+		return // the PID may have been reused while reading
 	}
 	if p.uid != 0 {
 		p.owner, _ = h.OwnerOfUID(p.uid, fs.UserNamespace())
@@ -132,14 +132,14 @@ func (p *callerProcess) examine(fs proc.FS, pidfd int, byPID bool, begun snapsho
 	p.unknown = nil
 }
 
-// isContained says whether root's engine, which can make user namespaces as any user, gave a process in another PID
-// namespace its uid. The cgroup shows it. No engine of a user gives uid 0.
+// isContained says whether root's engine gave a process in another PID namespace its uid: such an engine makes user
+// namespaces as any user. The cgroup shows it. Users' engines never give uid 0.
 func isContained(h *proc.Handle, uid snapshot.UID) bool {
 	place := h.Place()
 	return uid == 0 || place.ID != "" && !place.Delegated
 }
 
-// processes are those that a request names. No other process gets their PIDs while they are held.
+// processes are those that a request names. Their PIDs aren't reused while they are held.
 type processes struct {
 	fs   proc.FS
 	by   callerProcess
@@ -164,7 +164,7 @@ func (p *processes) owner(pid snapshot.PID) (snapshot.UID, error) {
 	return h.UID()
 }
 
-// gone is a process that has ended since it was looked at; 0 for none.
+// gone returns a process that ended since the first look; 0 for none.
 func (p *processes) gone() snapshot.PID {
 	for pid, h := range p.held {
 		if alive(h) != nil {

@@ -15,35 +15,35 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
-// Version is that of the protocol. A service refuses requests of another one.
+// Version of the protocol. A service refuses other versions.
 const Version = 1
 
 const SocketName = "host.sock" // in root's run folder
 
-// Limits of a message, a line of JSON in both directions, in bytes.
+// Limits of a message (a line of JSON) in bytes.
 const (
 	MaxRequest = 128 << 10
 	maxAnswer  = 32 << 20
 )
 
-// Request is what a client asks for: one of its fields is set besides Version.
+// Request asks for one thing: exactly one field besides Version is set.
 type Request struct {
 	Version int             `json:"version"`
 	Change  *change.Change  `json:"change,omitempty"`
-	Look    string          `json:"look,omitempty"` // a document of root's view: see Backend
+	Look    string          `json:"look,omitempty"` // see Backend
 	Status  bool            `json:"status,omitempty"`
-	Token   *snapshot.EnvID `json:"token,omitempty"`  // of what container: see Client.Token
-	Redeem  string          `json:"redeem,omitempty"` // a token; only root asks
-	Allow   *Allowance      `json:"allow,omitempty"`  // only root says it
+	Token   *snapshot.EnvID `json:"token,omitempty"`  // see Client.Token
+	Redeem  string          `json:"redeem,omitempty"` // a token; only for root
+	Allow   *Allowance      `json:"allow,omitempty"`  // only for root
 
-	Allowance bool                  `json:"allowance,omitempty"` // asks for that of the user who asks
-	Reserve   *snapshot.Reservation `json:"reserve,omitempty"`   // for who asks; root may say another uid
-	Cancel    string                `json:"cancel,omitempty"`    // the id of a reservation to end
-	Wait      *WaitRequest          `json:"wait,omitempty"`      // an answer with Waiting is followed by another one
-	Withdraw  string                `json:"withdraw,omitempty"`  // the id of a wait that doesn't want its offer
+	Allowance bool                  `json:"allowance,omitempty"` // of the calling user
+	Reserve   *snapshot.Reservation `json:"reserve,omitempty"`   // for the caller; root may name another uid
+	Cancel    string                `json:"cancel,omitempty"`    // ID of the reservation to end
+	Wait      *WaitRequest          `json:"wait,omitempty"`      // answers with Waiting are followed by others
+	Withdraw  string                `json:"withdraw,omitempty"`  // ID of a wait that gives up its offer
 }
 
-// Answer is what the service answers: the result, or an error.
+// Answer holds the result, or an error.
 type Answer struct {
 	Version     int                   `json:"version"`
 	Result      *change.Result        `json:"result,omitempty"`
@@ -51,25 +51,25 @@ type Answer struct {
 	Status      *Status               `json:"status,omitempty"`
 	Token       string                `json:"token,omitempty"`
 	Holder      *grant.ProvedUser     `json:"holder,omitempty"`      // of a redeemed token
-	Allowance   *Allowance            `json:"allowance,omitempty"`   // nil if it is unknown
+	Allowance   *Allowance            `json:"allowance,omitempty"`   // nil if unknown
 	Reservation *snapshot.Reservation `json:"reservation,omitempty"` // after Reserve or Cancel
 	Freed       time.Time             `json:"freed,omitzero"`        // see Client.Reserve
 	Waiting     *QueuePlace           `json:"waiting,omitempty"`
 	Error       json.RawMessage       `json:"error,omitempty"` // by change.EncodeError
-	Busy        bool                  `json:"busy,omitempty"`  // refused as one of too many: nothing was done
+	Busy        bool                  `json:"busy,omitempty"`  // refused for too many requests: nothing was done
 }
 
-// Status is what a service says about itself.
+// Status is what the service says about itself.
 type Status struct {
 	PID         int       `json:"pid"`
 	Genv        string    `json:"genv"`
 	Since       time.Time `json:"since"`
 	Connections int       `json:"connections"`
-	Served      uint64    `json:"served"`  // requests that were answered
-	Refused     uint64    `json:"refused"` // for being too many
+	Served      uint64    `json:"served"`  // answered requests
+	Refused     uint64    `json:"refused"` // due to too many
 }
 
-// changes says whether a request is for the account of who asks. What only root may is refused for itself.
+// changes says whether a request acts for the caller's account. Requests that only root may make are checked elsewhere.
 func (r *Request) changes() bool {
 	return r.Change != nil || r.Wait != nil || r.Reserve != nil || r.Cancel != "" || r.Withdraw != ""
 }
@@ -94,7 +94,7 @@ func readLine(r io.Reader, limit int) ([]byte, error) {
 func decodeRequest(line []byte) (r Request, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); errors.Is(err, state.ErrRequest) { // of the change
+	if err := decoder.Decode(&r); errors.Is(err, state.ErrRequest) { // from the change
 		return r, err
 	} else if err != nil {
 		return r, state.Refuse("not a request of genv")

@@ -12,13 +12,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// WaitsFile is the note in root's run folder about who waits. It is replaced when a wait begins or ends.
+// WaitsFile is the note about waits in root's run folder. It is replaced when a wait begins or ends.
 const WaitsFile = "waits.json"
 
-// noted is a wait in that note, by which it keeps its place in a new service. Times are since boot.
+// noted is a wait in that note. It lets a wait keep its place when the service restarts. Times are since boot.
 type noted struct {
 	snapshot.Wait
-	PID   snapshot.PID       `json:"pid,omitempty"` // 0 for one that can't be found again
+	PID   snapshot.PID       `json:"pid,omitempty"` // 0 if it can't be found again
 	Start snapshot.StartTime `json:"start,omitempty"`
 	Since time.Duration      `json:"since_boot_ns"`
 }
@@ -30,7 +30,7 @@ type waitsNote struct {
 
 var waitsFile = folder.Note[waitsNote]{Name: WaitsFile, Max: 4 << 20, Mode: 0o644, Invalid: snapshot.ErrInvalid}
 
-// Waits are who waits for GPUs, as noted in a run folder; nil if unknown. alive says whether a process runs.
+// Waits returns the waits noted in a run folder; nil if unknown. alive says whether a process still runs.
 func Waits(run string, alive func(snapshot.PID, snapshot.StartTime) bool) []snapshot.Wait {
 	note, err := waitsFile.Read(run)
 	if err != nil {
@@ -46,7 +46,7 @@ func Waits(run string, alive func(snapshot.PID, snapshot.StartTime) bool) []snap
 	return list
 }
 
-// note writes who waits, if that has changed; s.waits.mu is held.
+// note writes the waits if they changed; s.waits.mu is held.
 func (s *Server) note(now time.Duration) {
 	q := &s.waits
 	if s.Run == "" {
@@ -88,7 +88,7 @@ func (s *Server) loadWaits() {
 	maps.DeleteFunc(q.passed, func(_ snapshot.UID, until time.Duration) bool { return until > q.begun+passedFor })
 }
 
-// stillDisconnected are the waits of an earlier service that may connect again: their commands run.
+// stillDisconnected returns the waits of an earlier service that may reconnect, as their commands still run.
 func (s *Server) stillDisconnected(list []noted, now time.Duration) []noted {
 	return slices.DeleteFunc(slices.Clone(list), func(n noted) bool {
 		alive, err := s.Proc.Alive(n.PID, n.Start)

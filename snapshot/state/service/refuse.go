@@ -16,8 +16,8 @@ import (
 
 var errUntold = errors.New("the controller has said nothing about this user yet")
 
-// withinCaps refuses a change that a cap doesn't allow. A user over a cap keeps what is there. Nothing is refused to
-// root, without a controller, and to people of whom nothing is known: a controller takes it back later.
+// withinCaps refuses what a cap doesn't allow. Users over a cap keep what they have. Nothing is refused to root,
+// without a controller, or to unknown people: a controller takes it back later.
 func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *change.Result, bool) error {
 	t, now := s.allowed.Load(), s.Now()
 	if uid == 0 || !t.holds(now) {
@@ -44,7 +44,7 @@ func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *c
 	}
 }
 
-// booked is how many GPUs a user may hold within own running reservations, which count for no shared cap.
+// booked counts the GPUs of a user's own running reservations, which don't count toward shared caps.
 func (s *Server) booked(uid snapshot.UID) (gpus int) {
 	list, _ := s.Reservations.All() // upkeep reports an error
 	running, _ := snapshot.RunningAt(list, s.Now())
@@ -61,7 +61,7 @@ func without(list, others []snapshot.DeviceIndex) []snapshot.DeviceIndex {
 		func(i snapshot.DeviceIndex) bool { return slices.Contains(others, i) })
 }
 
-// overCaps says which cap a wait would exceed for its user, whichever GPUs it gets; empty if none.
+// overCaps says which cap a wait would exceed, whichever GPUs it gets; empty if none.
 func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, missing int) string {
 	t := s.allowed.Load()
 	if w.UID == 0 || !t.holds(s.Now()) {
@@ -69,7 +69,7 @@ func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool
 	}
 	for _, u := range t.People[w.UID].Caps {
 		c := t.cap(&u)
-		room, others := u.Limit-u.Elsewhere, 0 // others: GPUs that suit the wait, and don't count for the cap
+		room, others := u.Limit-u.Elsewhere, 0 // others: GPUs that suit the wait and don't count toward the cap
 		if c.Together {
 			others = s.booked(w.UID)
 		}
@@ -100,16 +100,16 @@ type wanted struct {
 	cap     *Cap
 	contact string
 	uid     snapshot.UID
-	files   *state.Files // with the change
+	files   *state.Files // after the change
 	result  *change.Result
 	age     time.Duration // since the host was told
 	booked  int
 }
 
-// check refuses a change if the cap is exceeded by what the controller said and what this host counts itself.
+// check refuses a change if the controller's counts and this host's own counts exceed the cap.
 func (w *wanted) check(added []snapshot.DeviceIndex, entered bool) error {
 	here := w.Here
-	own := append(w.files.OwnAttached(w.uid), w.result.Now...) // Now may be of an environment that isn't registered
+	own := append(w.files.OwnAttached(w.uid), w.result.Now...) // Now may be of an unregistered environment
 	slices.Sort(own)
 	own = without(slices.Compact(own), without(own, w.cap.GPUs))
 	uncounted := without(own, w.GPUs)
@@ -211,7 +211,7 @@ func (c *Cap) label() string {
 
 func day(t time.Time) string { return t.Format("2 January") }
 
-// Away says for how long the controller, which should speak each third of ForMS, has been silent; empty up to a half.
+// Away says how long the controller has been silent; empty up to ForMS/2. It should renew each ForMS/3.
 func (a *Allowance) Away() string {
 	if !a.Expired && a.AgeMS <= a.ForMS/2 {
 		return ""
@@ -219,7 +219,7 @@ func (a *Allowance) Away() string {
 	return "the controller has said nothing for " + text.ShortDuration(time.Duration(a.AgeMS)*time.Millisecond)
 }
 
-// String is for `genv status`, as in "2 of 4 GPUs" and "vision 7 of 8".
+// String is for `genv status`, such as "2 of 4 GPUs" or "vision 7 of 8".
 func (a *Allowance) String() string {
 	if a.Expired && len(a.Caps) > 0 {
 		return "your caps are unknown: " + a.Away()
@@ -239,7 +239,7 @@ func (a *Allowance) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// CapTexts are the caps of a person by their names, with what counts for each and what it allows.
+// CapTexts lists a person's caps by name, with usage and limit.
 func (a *Allowance) CapTexts(p Person) (list []Rule) {
 	for i := range p.Caps {
 		c := a.cap(&p.Caps[i])

@@ -16,24 +16,24 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-const LapsesAfter = 30 * time.Minute // in which no GPU of a reservation is held, until it lapses
+const LapsesAfter = 30 * time.Minute // without holding any of its GPUs
 
 const holdersEvery = time.Minute
 
-// Reservations are the reservations of this host. What was answered is safe on the disk.
+// Reservations are those of this host. They are on disk before a request is answered.
 type Reservations struct {
-	Load     func() ([]snapshot.Reservation, error) // fs.ErrNotExist for none yet
+	Load     func() ([]snapshot.Reservation, error) // fs.ErrNotExist: none yet
 	Save     func([]snapshot.Reservation) error
-	GPUs     func(context.Context) (int, error) // how many GPUs this host knows
-	Believed func() bool                        // whether the clock is right: else nothing ends; nil for always
+	GPUs     func(context.Context) (int, error) // known on this host
+	Believed func() bool                        // whether the clock is right, else nothing ends; nil: always
 
 	mu     sync.Mutex
-	list   []snapshot.Reservation // nil until they were read
-	looked time.Time              // when it was last asked who holds GPUs
-	noted  bool                   // the Unheld times are by this service's clock
+	list   []snapshot.Reservation // nil before the first read
+	looked time.Time              // when the holders of GPUs were last checked
+	noted  bool                   // this service's clock set the Unheld times
 }
 
-// ClockBelieved says whether the clock of this machine is synchronised, or has had an hour for that since the boot.
+// ClockBelieved says whether the machine's clock is synchronised, or had an hour for that since boot.
 func ClockBelieved() bool {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)
@@ -42,7 +42,7 @@ func ClockBelieved() bool {
 
 func (r *Reservations) believed() bool { return r.Believed == nil || r.Believed() }
 
-// read reads list once. Without it nothing is changed.
+// read loads the list once. Nothing can change without it.
 func (r *Reservations) read() error {
 	if r.list != nil {
 		return nil
@@ -58,7 +58,7 @@ func (r *Reservations) read() error {
 	return nil
 }
 
-// change changes them, on the disk first.
+// change writes to disk first.
 func (r *Reservations) change(by func([]snapshot.Reservation) ([]snapshot.Reservation, error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +74,7 @@ func (r *Reservations) change(by func([]snapshot.Reservation) ([]snapshot.Reserv
 	return err
 }
 
-// All are the reservations now; none of nil.
+// All returns the reservations; none if r is nil.
 func (r *Reservations) All() ([]snapshot.Reservation, error) {
 	if r == nil {
 		return nil, nil
@@ -85,7 +85,7 @@ func (r *Reservations) All() ([]snapshot.Reservation, error) {
 	return r.list, err
 }
 
-// Tend ends what is over or lapses. look says whether GPUs of a reservation may be held. It is called only if needed.
+// Tend ends reservations that are over or lapse. look, called only if needed, says whether GPUs of one may be held.
 func (r *Reservations) Tend(now time.Time, look func() (held func(*snapshot.Reservation) bool, err error)) error {
 	list, err := r.All()
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *Reservations) Tend(now time.Time, look func() (held func(*snapshot.Rese
 	}
 	believed, since := r.believed(), now.Sub(r.looked)
 	looks := believed && (since < 0 || since >= holdersEvery)
-	held := func(*snapshot.Reservation) bool { return true } // while it is unknown
+	held := func(*snapshot.Reservation) bool { return true } // also while unknown
 	if looks {
 		r.looked = now
 		if _, gpus := snapshot.RunningAt(list, now); gpus > 0 {
@@ -112,8 +112,8 @@ func (r *Reservations) Tend(now time.Time, look func() (held func(*snapshot.Rese
 	})
 }
 
-// lapsing notes since when nothing of running reservations is held, and returns for which that is too long. first: an
-// earlier service noted it, by a clock that may have been set since, so that one more look has to confirm it.
+// lapsing notes since when running reservations hold no GPU, and returns those for which that is too long. With first,
+// the times are of an earlier service, by a clock that may have been set since: one more look must confirm them.
 func lapsing(list []snapshot.Reservation, now time.Time, first bool, held func(*snapshot.Reservation) bool) (
 	next []snapshot.Reservation, lapse map[string]bool,
 ) {
@@ -163,7 +163,7 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 	return answer, err
 }
 
-// isInUse says whether others have too many GPUs for reservations at the start of one.
+// isInUse says whether others use so many GPUs that too few are left when r starts.
 func (s *Server) isInUse(ctx context.Context, r *snapshot.Reservation) bool {
 	list, _ := s.Reservations.All()
 	look, err := s.Backend.Snapshot(ctx)
@@ -183,16 +183,16 @@ func (s *Server) cancel(id string, by callerProcess) (Answer, error) {
 	return Answer{Reservation: &ended}, err
 }
 
-// Reservable is what a policy lets a person reserve, and what the person has reserved on other hosts.
+// Reservable is what a policy lets a person reserve, and what the person reserved on other hosts.
 type Reservable struct {
 	snapshot.ReservationRule
 	Elsewhere []snapshot.Reservation `json:"elsewhere,omitempty"`
-	Unknown   bool                   `json:"unknown,omitempty"` // which rule is about the person
+	Unknown   bool                   `json:"unknown,omitempty"` // the rule for this person is unknown
 }
 
-const askAgain = 200 * time.Millisecond // before the controller is asked again about somebody whom it doesn't know yet
+const askAgain = 200 * time.Millisecond // between questions to the controller about an unknown person
 
-// addRule's error says that the rule is unknown.
+// addRule fails if the rule is unknown.
 func (s *Server) addRule(ctx context.Context, by *state.Reserver, known int) error {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
@@ -209,7 +209,7 @@ func (s *Server) addRule(ctx context.Context, by *state.Reserver, known int) err
 			return state.Unavailable("it isn't known yet what the policy lets you reserve here: try it " +
 				"again in a minute")
 		}
-		pause(ctx, askAgain) // the controller asks the directory of accounts
+		pause(ctx, askAgain) // meanwhile the controller asks the account directory
 	}
 	if b := person.Reservable; b != nil {
 		by.Rule, by.Elsewhere = &b.ReservationRule, b.Elsewhere
@@ -219,7 +219,7 @@ func (s *Server) addRule(ctx context.Context, by *state.Reserver, known int) err
 			u := &person.Caps[i]
 			c := t.cap(u)
 			booked := state.AtOnce(slices.Concat(here, u.Booked), r)
-			room := u.Limit - int64(booked-(known-len(c.GPUs))) // some GPUs here may not be of the cap
+			room := u.Limit - int64(booked-(known-len(c.GPUs))) // the cap may not cover all GPUs here
 			over := !c.Until.IsZero() && !c.Until.After(r.From)
 			if c.Counts == "gpus" && !c.While && !c.Together && !over && room < 0 {
 				return state.Unavailable("%s allows you %s: reserve at most %d here at that time",
@@ -231,21 +231,20 @@ func (s *Server) addRule(ctx context.Context, by *state.Reserver, known int) err
 	return nil
 }
 
-// Reserve books GPUs. If no answer comes it asks again: a reservation is made once, by its ID. freed is about when
-// others lose GPUs for it; zero if they need not.
+// Reserve books GPUs. It retries if no answer comes; the ID makes that safe. freed is about when others lose GPUs for
+// the reservation; zero if they don't.
 func (c Client) Reserve(ctx context.Context, r snapshot.Reservation) (
 	made snapshot.Reservation, freed time.Time, err error,
 ) {
 	return c.untilAnswered(ctx, Request{Reserve: &r})
 }
 
-// CancelReservation ends a reservation.
 func (c Client) CancelReservation(ctx context.Context, id string) (snapshot.Reservation, error) {
 	ended, _, err := c.untilAnswered(ctx, Request{Cancel: id})
 	return ended, err
 }
 
-const restartsWithin = 10 * time.Second // how long a client waits for a killed service to be back
+const restartsWithin = 10 * time.Second // for a killed service to restart
 
 func (c Client) untilAnswered(ctx context.Context, r Request) (_ snapshot.Reservation, freed time.Time, _ error) {
 	lost := false

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// round looks at the host, gives GPUs to those whose turn it is, and tells the others their places.
+// round looks at the host, gives GPUs to the waits that come next, and tells the others their places.
 func (s *Server) round(ctx context.Context) {
 	q := &s.waits
 	q.mu.Lock()
@@ -73,7 +73,7 @@ func (s *Server) round(ctx context.Context) {
 	s.note(now)
 }
 
-// barred says why a wait couldn't have its GPUs now even if it came first; empty if it could.
+// barred says why a wait couldn't get its GPUs now even if it came first; empty if it could.
 func (s *Server) barred(
 	look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, free []snapshot.DeviceIndex, missing int,
 ) string {
@@ -96,7 +96,7 @@ func (s *Server) barred(
 	return ""
 }
 
-// reserved says whether too few GPUs would be left for reservations if the wait got its GPUs.
+// reserved says whether the wait's GPUs would be missing for reservations.
 func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.DeviceIndex, missing int) bool {
 	if w.UID == 0 || len(free) < missing {
 		return false
@@ -113,7 +113,7 @@ func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.Devi
 	return files.Overbooked(list, s.Now(), used) > before
 }
 
-// offer keeps the given GPUs for the waits without a change, and takes these waits out of given; q.mu is held.
+// offer keeps given GPUs for waits without a change, and removes those from given; q.mu is held.
 func (q *waits) offer(given map[*wait][]snapshot.DeviceIndex, now time.Duration) {
 	maps.DeleteFunc(given, func(w *wait, chosen []snapshot.DeviceIndex) bool {
 		if w.change == nil {
@@ -124,14 +124,14 @@ func (q *waits) offer(given map[*wait][]snapshot.DeviceIndex, now time.Duration)
 	})
 }
 
-// give makes the change of a wait that gets GPUs. It may take long, so q.mu isn't held.
+// give makes the change of a wait that gets GPUs. It can take long, so q.mu isn't held.
 func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex) {
 	ctx, cancel := context.WithTimeout(w.ctx, changeWithin)
 	defer cancel()
 	result, err := s.change(ctx, w.change.Within(chosen), w.by, false)
 	if err == nil && w.ctx.Err() != nil {
 		undone := undo(w.change, &result)
-		_, _ = s.change(context.WithoutCancel(w.ctx), undone, w.by, false) // or it ends with its process
+		_, _ = s.change(context.WithoutCancel(w.ctx), undone, w.by, false) // if this fails, it ends with the process
 	}
 	q := &s.waits
 	if err == nil {
@@ -140,7 +140,7 @@ func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case errors.Is(err, state.ErrUnavailable), errors.Is(err, state.ErrCap), errors.Is(err, ErrBusy): // it waits on
+	case errors.Is(err, state.ErrUnavailable), errors.Is(err, state.ErrCap), errors.Is(err, ErrBusy): // still waits
 		if errors.Is(err, state.ErrCap) {
 			w.refusedBy = s.allowed.Load()
 			q.wake()
@@ -162,7 +162,8 @@ func undo(c *change.Change, r *change.Result) change.Change {
 	return change.Change{Detach: &change.Detach{EID: r.EID, Indices: without(r.Now, r.Before)}}
 }
 
-// expire ends offers that are over or have a GPU in use, and begins those with all GPUs free; q.mu is held.
+// expire removes offers that are over or have a GPU in use, and starts the time of those with all GPUs free; q.mu is
+// held.
 func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpus.State, now time.Duration) {
 	for i := 0; i < len(q.offers); i++ {
 		o := &q.offers[i]
@@ -183,7 +184,7 @@ func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpu
 			q.letPass(o.uid, now)
 		}
 		if at >= 0 {
-			q.list[at].place = QueuePlace{} // it is told its place again
+			q.list[at].place = QueuePlace{} // so that it is told its place again
 		}
 		q.offers = slices.Delete(q.offers, i, i+1)
 		i--
@@ -199,8 +200,8 @@ func (q *waits) took(uid snapshot.UID, list []snapshot.DeviceIndex) {
 	}
 }
 
-// letPass notes that a user took no GPU of an offer. The user's waits without a change begin again behind the others:
-// else GPUs would be kept for them minute after minute; q.mu is held.
+// letPass notes that a user took no GPU of an offer. The user's waits without a change go to the end of the queue, or
+// GPUs would be kept for them minute after minute; q.mu is held.
 func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
 	q.comesBehind(uid, now+passedFor)
 	for _, w := range q.list {
@@ -210,8 +211,8 @@ func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
 	}
 }
 
-// withdraw ends an offer after its user took GPUs of another host. For a minute the user is offered none: to withdraw
-// again and again would keep GPUs from others. GPUs that a controller frees for the wait stay offered.
+// withdraw ends an offer after its user got GPUs on another host. For a minute the user is offered none, as repeated
+// withdrawals would keep GPUs from others. GPUs that a controller frees for the wait stay offered.
 func (q *waits) withdraw(id string, uid snapshot.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -231,7 +232,7 @@ func (q *waits) comesBehind(uid snapshot.UID, until time.Duration) {
 	q.passed[uid] = max(q.passed[uid], until)
 }
 
-// counted is how many GPUs each person has, or is offered; q.mu is held.
+// counted returns how many GPUs each user has or is offered; q.mu is held.
 func (q *waits) counted(has map[keptGPU]bool) map[snapshot.UID]int {
 	for _, o := range q.offers {
 		for _, index := range o.gpus {
@@ -247,7 +248,7 @@ func (q *waits) counted(has map[keptGPU]bool) map[snapshot.UID]int {
 	return have
 }
 
-// offerTo is the offer that a wait was told; nil if there is none. q.mu is held.
+// offerTo returns the offer that a wait was told about, or nil; q.mu is held.
 func (q *waits) offerTo(id string) *offer {
 	for i := range q.offers {
 		if o := &q.offers[i]; o.id == id && o.told {
@@ -257,7 +258,7 @@ func (q *waits) offerTo(id string) *offer {
 	return nil
 }
 
-// unkept are the free GPUs that aren't kept for other waits. Those kept for w come first; q.mu is held.
+// unkept returns the free GPUs that aren't kept for other waits, those kept for w first; q.mu is held.
 func (q *waits) unkept(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIndex {
 	var own []snapshot.DeviceIndex
 	for _, o := range q.offers {
@@ -276,8 +277,8 @@ func (q *waits) unkept(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIn
 	return append(own, free...)
 }
 
-// offered notes for which waits a controller frees GPUs. Once these are free, they are kept for these waits alone. A
-// wait gets none if one of them is offered to another wait already.
+// offered notes the GPUs that a controller frees for waits. Once free, they are kept for these waits alone. A wait gets
+// none if one of them is already offered to another.
 func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[string]int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -296,9 +297,9 @@ func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[str
 	q.wake()
 }
 
-// keep notes which GPUs only one user may attach without waiting: those that are offered or given to the user's waits,
-// and for the first wait in the queue all others that suit it, as long as keptBack.keeps. That time begins with
-// something that others could have, such as a part of a GPU. MIG instances aren't kept. q.mu is held.
+// keep notes which GPUs only one user may attach without waiting: those offered or given to the user's waits and, while
+// keptBack.keeps, all others that suit the first wait. That time starts when there is something that others could have,
+// such as a part of a GPU. MIG instances aren't kept. q.mu is held.
 func (q *waits) keep(
 	look *snapshot.Snapshot, waiting []*wait, given map[*wait][]snapshot.DeviceIndex, now time.Duration,
 ) {
@@ -341,7 +342,7 @@ func hasRoom(look *snapshot.Snapshot, g *gpus.GPU) bool {
 	})
 }
 
-// keptFrom are the GPUs that a user may not attach now without waiting.
+// keptFrom returns the GPUs that a user must wait for.
 func (q *waits) keptFrom(uid snapshot.UID) (list []snapshot.DeviceIndex) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,12 +1,12 @@
-// Package service is the socket of root's service on a GPU host where root owns the state: people's commands ask it for
-// changes (package change decides who may), and for root's view of the devices: see docs/host.md.
+// Package service is the socket of root's service on GPU hosts where root owns the state: see docs/host.md. People's
+// commands ask it for changes (package change decides who may) and for root's view of the devices.
 //
 //	server := &service.Server{Backend: backend, …}
 //	err := server.Serve(ctx, listener)               // as root
 //	result, err := service.Client{Path: path}.Change(ctx, c)
 //
-// Who asks is what the kernel reports about the other end of the connection, not what the request says. One user can't
-// delay others: connections and requests are bounded for each, and users take turns at the state files.
+// The kernel reports who asks; the request's word doesn't count. One user can't delay others: connections and requests
+// of each user are bounded, and users take turns at the state files.
 package service
 
 import (
@@ -30,18 +30,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
-// Backend is the host that the service serves. Its methods are called by many goroutines.
+// Backend is the host that the service serves. It is safe for concurrent use.
 type Backend interface {
-	// Change is Changer.Change. It has the turn while it holds the lock of the state files.
+	// Change is Changer.Change. It holds a turn while it holds the lock of the state files.
 	Change(ctx context.Context, c change.Change, by change.Requester,
 		turn func(context.Context) (release func(), err error)) (change.Result, error)
 	// Snapshot returns root's view of the host, at most a second old.
 	Snapshot(ctx context.Context) (*snapshot.Snapshot, error)
-	// Look returns a named document of root's view of the host, as a viewer may see it.
+	// Look returns a named document of root's view, as the viewer may see it.
 	Look(ctx context.Context, name string, by Viewer) (json.RawMessage, error)
 }
 
-// Viewer is who looks, as the kernel reports it. NoUID is unknown.
+// Viewer is who looks, as reported by the kernel. NoUID is unknown.
 type Viewer struct {
 	UID    snapshot.UID
 	Groups []uint32
@@ -55,21 +55,21 @@ type Server struct {
 	Genv     string // the version, for Status
 	Now      func() time.Time
 	Username func(context.Context, snapshot.UID) snapshot.Username
-	// Lacks says that a uid certainly has no account, and so gets no environment; nil doesn't ask.
+	// Lacks says that a uid certainly has no account, and so gets no environment; nil: not checked.
 	Lacks        func(context.Context, snapshot.UID) bool
 	Reservations *Reservations // nil for none
-	Run          string        // root's run folder, for notes about who waits and who asked; empty for no notes
-	Failed       func(error)   // is called with errors that no client sees; nil ignores them
+	Run          string        // root's run folder, for notes on waits and askers; empty: no notes
+	Failed       func(error)   // gets errors that no client sees; may be nil
 
 	admission       admission
 	turns           quota.Turns[snapshot.UID]
 	tokens          grant.Tokens
 	waits           waits
 	allowing        sync.Mutex
-	allowed         atomic.Pointer[allowanceState] // what the policy allows; nil before anybody said it
+	allowed         atomic.Pointer[allowanceState] // what the policy allows; nil if not told yet
 	asking          sync.Mutex
-	askers          []asker // the last one last
-	asked           uint64  // the Number of the last Asked
+	askers          []asker // oldest first
+	asked           uint64  // Number of the last Asked
 	since           time.Time
 	served, refused atomic.Uint64
 	users           sync.WaitGroup // of connections
@@ -77,11 +77,11 @@ type Server struct {
 
 const (
 	takeWithin   = 5 * time.Second  // for a client to read the answer
-	changeWithin = 40 * time.Second // for a change, with nvidia-smi
-	queue        = 128              // connections that the kernel keeps for the service
+	changeWithin = 40 * time.Second // for a change, including nvidia-smi
+	queue        = 128              // backlog of the socket
 )
 
-// Serve answers requests until ctx ends, and then those that have come so far. It closes the listener.
+// Serve answers requests until ctx ends, then finishes those that arrived. It closes the listener.
 func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	bounds := s.Bounds.withDefaults()
 	s.since = s.Now()
@@ -107,7 +107,7 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return err
-		case err != nil: // no file descriptors left: they come back
+		case err != nil: // out of file descriptors; retried
 			s.failed(err)
 			time.Sleep(50 * time.Millisecond)
 		default:
@@ -116,7 +116,7 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	}
 }
 
-// keepQueueShort has clients wait for a turn to connect instead of behind thousands of connections of one user.
+// keepQueueShort makes clients wait for a turn to connect, rather than behind thousands of connections of one user.
 func keepQueueShort(listener *net.UnixListener) error {
 	raw, err := listener.SyscallConn()
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Server) failed(err error) {
 	}
 }
 
-// failedOnce reports an error unless it is the last one again. No error resets last.
+// failedOnce reports an error unless it repeats the last one. nil resets last.
 func (s *Server) failedOnce(last *string, err error) {
 	before := *last
 	if *last = ""; err != nil {
@@ -144,7 +144,7 @@ func (s *Server) failedOnce(last *string, err error) {
 	}
 }
 
-// accept waits neither for the client nor for the kernel to say more than the uid. A refusal fits into the buffer.
+// accept never blocks: it uses only the uid here, and a refusal fits into the socket's buffer.
 func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 	begun := proc.StartTimeNow()
 	by, raw, err := credentialsOf(conn)
@@ -153,7 +153,7 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 		_ = conn.Close()
 		return
 	}
-	// While the account isn't known, the request counts for the range of the uid.
+	// Until the account is known, the request counts for the range of the uid.
 	by.account, _ = s.Proc.Account(by.uid)
 	release, ok := s.admission.admit(by.account)
 	if !ok {
@@ -170,7 +170,7 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 			}
 		}
 		defer release()
-		if errors.Is(by.unknown, errPeerGone) { // it is unknown who sent this request
+		if errors.Is(by.unknown, errPeerGone) { // it is unknown who sent the request
 			s.refuse(conn, errPeerGone)
 			return
 		}
@@ -186,7 +186,7 @@ func (s *Server) refuse(conn net.Conn, why error) {
 	_ = conn.Close()
 }
 
-// Listen opens a socket for all users. The caller makes sure that no other service runs.
+// Listen opens a socket for all users. The caller ensures that no other service runs.
 func Listen(path string) (*net.UnixListener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
 		if err := os.Remove(path); err != nil {
@@ -204,13 +204,13 @@ func Listen(path string) (*net.UnixListener, error) {
 	return listener, nil
 }
 
-// Bounds of what users may ask for. A zero field has the default.
+// Bounds of what users may ask for. Zero fields have defaults.
 type Bounds struct {
-	Connections int           // of all users at a time
-	PerUser     int           // connections of one user at a time, and requests that wait
-	Rate        float64       // requests of one user a second, in the long run
-	Burst       int           // requests of one user at once
-	Send        time.Duration // for a request to come
+	Connections int           // of all users
+	PerUser     int           // connections of one user, and queued requests
+	Rate        float64       // a user's requests per second, long-term
+	Burst       int           // a user's requests at once
+	Send        time.Duration // for the request to arrive
 }
 
 func (b Bounds) withDefaults() Bounds {
@@ -233,11 +233,11 @@ type admission struct {
 
 type requestCredit struct {
 	connections int
-	credit      float64 // the requests that were left at a time
+	credit      float64 // requests left at that time
 	at          time.Time
 }
 
-// admit says whether another connection of a user is served. release ends it.
+// admit says whether one more connection of a user may be served. release ends it.
 func (a *admission) admit(uid snapshot.UID) (release func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

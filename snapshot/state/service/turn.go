@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	keepBackFor = 30 * time.Minute // how long free GPUs are kept for the first wait; then others pass it for as long
-	overdue     = 24 * time.Hour   // after how long a wait goes before all younger waits
+	keepBackFor = 30 * time.Minute // free GPUs are kept for the first wait this long, then open to others this long
+	overdue     = 24 * time.Hour   // after this long a wait goes before all younger waits
 )
 
-// keptBack is the first wait for which too few GPUs are free. The time for which these are kept back is its user's.
+// keptBack is the first wait with too few free GPUs. The time for which those are kept belongs to its user.
 type keptBack struct {
-	id     string        // empty if there is no such wait
-	since  time.Duration // 0 before GPUs are kept back
-	uid    snapshot.UID  // of the wait with which the time began
-	served bool          // this user's wait has begun or ended since
+	id     string        // empty for none
+	since  time.Duration // 0 before any are kept
+	uid    snapshot.UID  // the user with whom the time began
+	served bool          // a wait of this user began or ended since
 }
 
 func (h keptBack) keeps(now time.Duration) bool {
 	return h.id != "" && (h.since == 0 || now-h.since < keepBackFor)
 }
 
-// decide says which waits get which GPUs. Overdue waits come first, then the person with the fewest GPUs (have), then
-// the oldest wait; a user who let an offer pass comes last. last is the keptBack that the call before returned.
+// decide says which waits get which GPUs. Overdue waits come first, then the user with the fewest GPUs (have), then the
+// oldest wait; users who let an offer pass come last. last is from the previous call.
 func decide(
 	list []*wait, have map[snapshot.UID]int, last keptBack, now time.Duration,
 ) (given map[*wait][]snapshot.DeviceIndex, next keptBack) {
@@ -54,16 +54,16 @@ func decide(
 			taken[index] = true
 		}
 	}
-	if next.id == "" { // GPUs are kept back for no wait
+	if next.id == "" { // no wait has GPUs kept
 		next = last
 		next.id = ""
 	}
 	return given, next
 }
 
-// passedTo is h now that w is the first wait. begins says whether the first wait before begins, and anything whether
-// there are free GPUs to keep. The time goes on, so that many waits, or short jobs in a loop, keep GPUs back no longer
-// than one wait. It begins again after 2*keepBackFor, or for another user once a wait of the user before is over.
+// passedTo returns h with w as the first wait. begins says whether the previous first wait begins, and anything whether
+// free GPUs could be kept. The time runs on, so that many waits, or short jobs in a loop, keep GPUs no longer than one
+// wait. It restarts after 2*keepBackFor, or for another user once a wait of the previous user is over.
 func (h keptBack) passedTo(w *wait, begins, anything bool, now time.Duration) keptBack {
 	h.served = h.served || begins || h.id == ""
 	h.id = w.ID
@@ -90,23 +90,23 @@ func inOrder(list []*wait, have map[snapshot.UID]int, now time.Duration) {
 	})
 }
 
-// QueuePlace is where a wait is in the queue of a host.
+// QueuePlace is a wait's place in the queue of a host.
 type QueuePlace struct {
-	Number int `json:"place"` // of the person, from 1
+	Number int `json:"place"` // the person's, from 1
 	People int `json:"people"`
-	GPUs   int `json:"gpus"` // that it still needs
-	Free   int `json:"free"` // of those that suit it
+	GPUs   int `json:"gpus"` // still needed
+	Free   int `json:"free"` // how many of these are free
 
-	First  *snapshot.Wait `json:"first,omitempty"`      // the wait that comes first, if it is another person's
-	Own    int            `json:"own_before,omitempty"` // waits of the same person before it
-	Barred string         `json:"barred_by,omitempty"`  // why others pass it; empty if they don't
+	First  *snapshot.Wait `json:"first,omitempty"`      // the first wait, if another person's
+	Own    int            `json:"own_before,omitempty"` // the person's waits ahead of it
+	Barred string         `json:"barred_by,omitempty"`  // why others overtake it; empty if they don't
 
-	Freed    []snapshot.DeviceIndex `json:"freed,omitempty"`    // GPUs that a controller takes back for it
-	Possible *int                   `json:"possible,omitempty"` // GPUs it can have, if said to be too few
-	Offered  []snapshot.DeviceIndex `json:"offered,omitempty"`  // kept for it for a minute; no other field is set then
+	Freed    []snapshot.DeviceIndex `json:"freed,omitempty"`    // GPUs that a controller frees for it
+	Possible *int                   `json:"possible,omitempty"` // how many GPUs it can have; nil: enough, or unknown
+	Offered  []snapshot.DeviceIndex `json:"offered,omitempty"`  // kept for it for a minute; then no other field is set
 }
 
-// tell sends each wait its place in the queue, if it has changed; q.mu is held.
+// tell sends each wait its place in the queue if that changed; q.mu is held.
 func (q *waits) tell(sorted []*wait, now time.Duration) {
 	people, own := make(map[snapshot.UID]int), make(map[snapshot.UID]int)
 	for _, w := range sorted {

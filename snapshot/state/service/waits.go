@@ -17,67 +17,67 @@ import (
 
 // WaitRequest asks for a place in the queue of this host.
 type WaitRequest struct {
-	// ID is made by the client, once for all hosts where it waits and for all its connections.
+	// ID is chosen by the client: one for all its hosts and connections.
 	ID string `json:"id"`
-	// Change is made when it is its turn. Without one, its GPUs are kept for its user for a minute.
+	// Change is made when its turn comes. Without one, its GPUs are kept for its user for a minute.
 	Change *change.Change         `json:"change,omitempty"`
-	GPUs   int                    `json:"gpus,omitempty"` // without a Change: see snapshot.Wait
+	GPUs   int                    `json:"gpus,omitempty"` // if there is no Change: see snapshot.Wait
 	Suits  []snapshot.DeviceIndex `json:"suits,omitempty"`
 }
 
 const (
-	maxOwnWaits = 64 // of a person
+	maxOwnWaits = 64 // per user
 	maxWaitID   = 64 // bytes
 
-	offerFor     = time.Minute            // how long GPUs are kept for a wait
-	passedFor    = 24 * time.Hour         // how long nothing is taken for a user who let an offer pass
-	returnWithin = 5 * time.Second        // how long a new service lets waiting commands connect before it gives GPUs
-	lookEvery    = 5 * time.Second        // between two looks at the host while somebody waits
-	roundFloor   = 100 * time.Millisecond // the shortest such time
+	offerFor     = time.Minute            // GPUs are kept this long for a wait
+	passedFor    = 24 * time.Hour         // a user who let an offer pass gets nothing freed for this long
+	returnWithin = 5 * time.Second        // a restarted service gives GPUs only after this
+	lookEvery    = 5 * time.Second        // between looks at the host while someone waits
+	roundFloor   = 100 * time.Millisecond // the minimum between looks
 )
 
 // waits is the queue for GPUs on this host. Times are since boot.
 type waits struct {
 	mu           sync.Mutex
 	list         []*wait
-	disconnected []noted // waits of an earlier service: they keep their places for returnWithin
+	disconnected []noted // from an earlier service; they keep their places for returnWithin
 	offers       []offer
 	keptBack     keptBack
 	kept         []keptGPU
-	passed       map[snapshot.UID]time.Duration // until when nothing is taken for a user who let an offer pass
-	possible     map[string]int                 // as the controller says
+	passed       map[snapshot.UID]time.Duration // until when nothing is freed for a user who let an offer pass
+	possible     map[string]int                 // from the controller
 	file         string                         // the note on disk, as JSON
-	failed       string                         // why the last look failed
-	unnoted      string                         // why the last note could not be written; empty if it was
+	failed       string                         // error of the last look
+	unnoted      string                         // error of the last note
 	begun        time.Duration
 	changed      chan struct{}
 }
 
 type wait struct {
 	noted
-	change    *change.Change // nil if GPUs are only offered to it
+	change    *change.Change // nil: GPUs are only offered
 	by        callerProcess
 	events    chan Answer // the last answer, until it is sent
-	place     QueuePlace  // that the client was told last
+	place     QueuePlace  // that the client was last told
 	done      bool
 	ctx       context.Context // ends with the connection
-	refusedBy *allowanceState // with the cap that refused its change: it is passed over until there is another one
+	refusedBy *allowanceState // its cap refused the change: the wait is passed over until the next allowance
 
-	// As the last round found it.
-	missing int                    // GPUs that it still needs
-	free    []snapshot.DeviceIndex // that it could have now, the best ones first
-	barred  string                 // why it is passed over, and keeps its place: by a cap, or by reservations
-	behind  bool                   // all others, as its user let an offer pass
+	// From the last round:
+	missing int                    // GPUs still needed
+	free    []snapshot.DeviceIndex // GPUs that it could have now, the best first
+	barred  string                 // why others overtake it while it keeps its place: caps or reservations
+	behind  bool                   // it comes last, as its user let an offer pass
 }
 
-// offer is some GPUs that are kept for a wait or, when that has ended, for its user.
+// offer is GPUs kept for a wait or, once that ended, for its user.
 type offer struct {
 	id    string
 	uid   snapshot.UID
 	gpus  []snapshot.DeviceIndex
-	by    time.Duration // when it is over; 0 until its GPUs are seen free
-	told  bool          // the command was told that it may have them
-	taken bool          // the user attached some of them, which may be free again at the next look
+	by    time.Duration // when it ends; 0 until its GPUs are free
+	told  bool          // the command knows
+	taken bool          // the user attached some of them; they may be free again at the next look
 }
 
 // keptGPU is a GPU that only this user may attach now.
@@ -87,18 +87,18 @@ type keptGPU struct {
 }
 
 func sinceBoot() time.Duration {
-	since, _ := proc.SinceBoot() // on Linux it doesn't fail
+	since, _ := proc.SinceBoot() // never fails on Linux
 	return since
 }
 
 func (q *waits) wake() {
 	select {
 	case q.changed <- struct{}{}:
-	default: // a wake-up is pending already
+	default: // already pending
 	}
 }
 
-// empty says that nothing needs a look at the host; q.mu is held.
+// empty says that no look at the host is needed; q.mu is held.
 func (q *waits) empty() bool { return len(q.list)+len(q.disconnected)+len(q.offers) == 0 }
 
 func (s *Server) serveWaits(ctx context.Context) {
@@ -124,7 +124,7 @@ func (s *Server) serveWaits(ctx context.Context) {
 	}
 }
 
-// wait serves a command that waits, until its turn. In the queue it doesn't count as a connection of its user.
+// wait serves a waiting command until its turn. While queued it doesn't count as a connection of its user.
 func (s *Server) wait(ctx context.Context, conn *net.UnixConn, r *WaitRequest, by callerProcess, release func()) {
 	ctx, cancel := untilClosed(ctx, conn)
 	defer cancel()
@@ -199,13 +199,13 @@ func (w *wait) check() error {
 	return nil
 }
 
-// Bounds above what any host has, but so low that all waits fit into a snapshot.
+// Bounds above any real host, but low enough that all waits fit into a snapshot.
 const (
 	maxOwnGPUs = 128
 	maxIndex   = 1024
 )
 
-// admit refuses a wait that is one too many, or that has the id of another; q.mu is held.
+// admit refuses a wait beyond the limits, or with another's id; q.mu is held.
 func (q *waits) admit(w *wait) error {
 	own := 0
 	taken := slices.ContainsFunc(q.disconnected, func(n noted) bool { return n.ID == w.ID && n.UID != w.UID })
@@ -227,7 +227,7 @@ func (q *waits) admit(w *wait) error {
 	return nil
 }
 
-// prepare finds out how many GPUs a command waits for, and refuses what would be refused at its turn.
+// prepare determines how many GPUs a command waits for, and refuses what would be refused at its turn.
 func (s *Server) prepare(ctx context.Context, w *wait) error {
 	look, err := s.Backend.Snapshot(ctx)
 	if err != nil {
@@ -242,7 +242,7 @@ func (s *Server) prepare(ctx context.Context, w *wait) error {
 	s.waits.mu.Lock()
 	again := w.among(s.waits.disconnected) >= 0
 	s.waits.mu.Unlock()
-	if e := w.change.Enter; again && e != nil && e.EID == "" { // it may have been its turn when the last service ended
+	if e := w.change.Enter; again && e != nil && e.EID == "" { // the last service may have ended right after its turn
 		if env := files.EnvironmentOf(e.PID); env != nil {
 			e.EID = env.EID
 		}
@@ -251,7 +251,7 @@ func (s *Server) prepare(ctx context.Context, w *wait) error {
 	if err != nil {
 		return err
 	}
-	if a := w.change.Attach; a != nil { // what is configured may change: then it could be its turn, and fail, for ever
+	if a := w.change.Attach; a != nil { // the configured count may change, and then its turn could fail forever
 		a.Count = r.Count
 	}
 	w.GPUs = r.Count
@@ -261,7 +261,7 @@ func (s *Server) prepare(ctx context.Context, w *wait) error {
 	return files.CheckRequest(r)
 }
 
-// leave takes a wait out of the queue. GPUs that it was offered stay kept for its user for the rest of the time.
+// leave removes a wait from the queue. GPUs offered to it stay kept for its user until the offer ends.
 func (q *waits) leave(w *wait) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -270,7 +270,7 @@ func (q *waits) leave(w *wait) {
 	q.wake()
 }
 
-// say has an answer sent, and replaces an answer that was not sent yet; q.mu is held.
+// say replaces an answer that was not sent yet; q.mu is held.
 func (w *wait) say(a Answer) {
 	select {
 	case <-w.events:
@@ -279,7 +279,7 @@ func (w *wait) say(a Answer) {
 	w.events <- a
 }
 
-// filesOf are state files as a look shows them. Its devices may be changed, but not their attachments.
+// filesOf returns the state files shown in a look. Its devices may be changed, but not their attachments.
 func filesOf(look *snapshot.Snapshot) state.Files {
 	return state.Files{Devices: slices.Clone(look.Devices), Environments: look.Environments}
 }
@@ -288,7 +288,7 @@ func (w *wait) suitedBy(index snapshot.DeviceIndex) bool {
 	return w.Suits == nil || slices.Contains(w.Suits, index)
 }
 
-// room are the GPUs that a wait could have now, the best first, and how many it still needs, or why it would fail.
+// room returns the GPUs that a wait could have now, the best first, and how many it still needs, or why it would fail.
 func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpus.State, last []snapshot.DeviceIndex) (
 	free []snapshot.DeviceIndex, missing int, err error,
 ) {
@@ -303,7 +303,7 @@ func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpu
 			missing = len(without(w.Suits, has))
 		}
 	}
-	r.Availability, r.OverSubscribe = state.Availability{Last: last}, false // not as the client says it is
+	r.Availability, r.OverSubscribe = state.Availability{Last: last}, false // the client doesn't decide these
 	for _, d := range files.Room(r) {
 		shared := len(d.Attachments) > 0 && states[d.Index] != gpus.Unknown
 		if (states[d.Index] == gpus.Free || shared) && w.suitedBy(d.Index) {
@@ -313,7 +313,7 @@ func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpu
 	return free, max(missing, 0), nil
 }
 
-// usable is how many GPUs suit the wait and work. A wait for more would keep free GPUs back, and never begin.
+// usable counts the working GPUs that suit the wait. A wait for more would keep free GPUs back and never begin.
 func (w *wait) usable(look *snapshot.Snapshot) (n int) {
 	empty := filesOf(look)
 	for i := range empty.Devices {
@@ -321,7 +321,7 @@ func (w *wait) usable(look *snapshot.Snapshot) (n int) {
 	}
 	var r state.AttachRequest
 	if w.change != nil {
-		r, _ = w.change.Wanted(&empty, w.UID) // what fails is barred anyway
+		r, _ = w.change.Wanted(&empty, w.UID) // a failing wait is barred anyway
 	}
 	r.Availability = state.Availability{}
 	for _, d := range empty.Room(r) {
@@ -353,7 +353,7 @@ func heldBy(look *snapshot.Snapshot) map[keptGPU]bool {
 	return has
 }
 
-// peopleOn are the users with processes that surely use a GPU, without system accounts and the desktop.
+// peopleOn returns the users with processes that surely use each GPU, without system accounts and the desktop.
 func peopleOn(look *snapshot.Snapshot) map[snapshot.DeviceIndex][]snapshot.UID {
 	people := make(map[snapshot.DeviceIndex][]snapshot.UID)
 	for i := range look.Processes {
