@@ -11,8 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// removeDead removes what has ended: processes, kernels, environments without either, and their attachments. Any user
-// can register any process, so only one that belongs to its environment keeps it alive.
+// removeDead removes ended processes and kernels, environments without either, and their attachments. Any user can
+// register any process, so a process counts only if it belongs to the environment.
 func (t *transaction) removeDead() {
 	var registered []system.Kernel
 	for i := range t.files.Environments {
@@ -39,7 +39,7 @@ func (t *transaction) removeDead() {
 	t.forgetAnswers()
 }
 
-// findOwner sets the owner of an environment without one in envs.json: that of a registered process.
+// findOwner gives an environment without an owner in envs.json the owner of a registered process.
 func (t *transaction) findOwner(env *snapshot.Environment) {
 	for _, pid := range env.PIDs {
 		p := t.process(pid)
@@ -50,7 +50,7 @@ func (t *transaction) findOwner(env *snapshot.Environment) {
 	}
 }
 
-// belongs is false if a registered process is certainly another user's, or root's without the id of the environment.
+// belongs is false if a process is certainly another user's, or root's without the environment's id.
 func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool {
 	now := t.process(pid)
 	switch owner := now.Owner; {
@@ -66,7 +66,8 @@ func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool 
 	return listed && p.UID == 0 && (p.IsUnknown() || owner.Carries(env.EID))
 }
 
-// registerRemaining registers what still runs in environments without a living registered process. unsure ones stay.
+// registerRemaining registers what still runs in environments without a living registered process. Those in unsure
+// stay.
 func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure map[snapshot.EnvID]bool) {
 	for _, env := range empty {
 		if t.rebooted(env) {
@@ -90,7 +91,7 @@ func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure m
 	return unsure
 }
 
-// once caches answers: the same PID a million times in envs.json makes no others wait.
+// once caches answers, so that a PID repeated a million times in envs.json doesn't delay others.
 func once[K comparable, V any](ask func(K) V) func(K) V {
 	answers := make(map[K]V)
 	return func(k K) V {
@@ -105,7 +106,7 @@ func once[K comparable, V any](ask func(K) V) func(K) V {
 
 const namesWithin = 5 * time.Second
 
-// flagOwners marks environments with processes of other owners. It needs no lock: names can take seconds.
+// flagOwners marks environments with processes of other owners. It runs without the lock, as names can take seconds.
 func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()
@@ -131,11 +132,11 @@ func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 	}
 }
 
-// nameOwners names the users of the environments, first of those with a registered process of their user.
+// nameOwners names the environments' users, first those with a registered process.
 func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snapshot.UID]bool) {
-	const maxUnproven = 64 // users without a registered process are looked up: any user can write any uid
+	const maxUnproven = 64 // users without one are looked up: anyone can write any uid
 	unproven, unnamed := 0, 0
-	name := once(func(uid snapshot.UID) *snapshot.Username { // empty for certainly none, nil if it isn't known
+	name := once(func(uid snapshot.UID) *snapshot.Username { // empty: certainly none; nil: unknown
 		if !proven[uid] {
 			unproven++
 		}
@@ -155,7 +156,7 @@ func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snaps
 			if proven[env.UID] != first {
 				continue
 			}
-			if to := name(env.UID); to != nil && *to != env.Username { // the uid counts, not the name in the file
+			if to := name(env.UID); to != nil && *to != env.Username { // the uid counts, not the file's name
 				env.OwnerMismatch = env.OwnerMismatch || env.Username != ""
 				env.Username = *to
 			}
@@ -166,7 +167,7 @@ func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snaps
 	}
 }
 
-// ownersDiffer says whether the owners of its processes contradict its uid. Root's may be in any, but not alone.
+// ownersDiffer says whether the owners of processes contradict the uid. Root may own some, but not all.
 func ownersDiffer(uid snapshot.UID, owners []snapshot.UID) bool {
 	own := false
 	for _, o := range owners {

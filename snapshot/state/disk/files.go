@@ -39,7 +39,7 @@ func (t *transaction) load(ctx context.Context) {
 	t.markFiles()
 }
 
-// expects says whether a missing file is lost: it was in root's folder, or root saw it in this boot.
+// expects says whether a missing file is lost: it was in root's folder, or root saw it since boot.
 func (t *transaction) expects(file state.File) bool {
 	if file == state.Envs {
 		return t.dir.owned || t.seen.At != 0
@@ -61,7 +61,7 @@ func resetCommand(file state.File) string {
 	return "`sudo genv " + strings.TrimSuffix(file.String(), ".json") + " --reset`"
 }
 
-// markFiles adds what is kept elsewhere, and the accounts of environments: 1.4.3 registers them for the uid.
+// markFiles maps the environments' uids, as 1.4.3 registers them, to accounts, and calls Mark.
 func (t *transaction) markFiles() {
 	for i := range t.files.Environments {
 		env := &t.files.Environments[i]
@@ -76,8 +76,8 @@ func (t *transaction) markFiles() {
 
 func (t *transaction) loadError() error { return cmp.Or(t.errs[:]...) }
 
-// loadFile reads and decodes a file, several times if needed: 1.4.3 writes it in place, maybe without the lock. All of
-// devices.json must be readable: an attachment that is left out would be none.
+// loadFile reads a file, several times if needed: 1.4.3 writes in place, and may do so without the lock. A part of
+// devices.json isn't enough: a skipped attachment would look like none.
 func (t *transaction) loadFile(ctx context.Context, file state.File) error {
 	const attempts, pause = 5, 10 * time.Millisecond
 	var before []byte
@@ -87,7 +87,7 @@ func (t *transaction) loadFile(ctx context.Context, file state.File) error {
 		if err != nil {
 			return err
 		}
-		if attempt == 1 || !bytes.Equal(data, before) { // the same bytes would give the same error
+		if attempt == 1 || !bytes.Equal(data, before) { // the same bytes give the same error
 			named := len(t.files.Warnings)
 			cause = t.files.Decode(file, data)
 			if odd := t.files.Warnings[named:]; cause == nil && len(odd) > 0 && file == state.Devices {
@@ -136,7 +136,7 @@ func (t *transaction) writeChanges() (next state.Contents, err error) {
 	return next, t.replace(changed)
 }
 
-// checkReadable refuses contents that could not be read again: no request may make the state files corrupt.
+// checkReadable refuses contents that couldn't be read back, so that no request can corrupt the state files.
 func checkReadable(file state.File, data []byte) error {
 	if len(data) > maxFileSize {
 		return state.Refuse("%s would be larger than %d MiB", file, maxFileSize>>20)
@@ -152,8 +152,8 @@ func checkReadable(file state.File, data []byte) error {
 	return nil
 }
 
-// replace writes the files that are not nil, all or none: under temporary names, synced, then renamed, envs.json first.
-// If it is killed between the two, the next reader removes attachments of no environment.
+// replace writes the files that are not nil, all or none: staged, synced, then renamed, envs.json first. If it is
+// killed between the renames, the next reader removes attachments without an environment.
 func (t *transaction) replace(next state.Contents) (err error) {
 	var files []folder.Staged
 	defer func() {
@@ -173,7 +173,7 @@ func (t *transaction) replace(next state.Contents) (err error) {
 		}
 		files = append(files, staged)
 	}
-	visible := false // a part of the change
+	visible := false // part of the change
 	for _, staged := range files {
 		if err = t.dir.Publish(staged); err != nil {
 			break

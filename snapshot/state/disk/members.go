@@ -20,10 +20,10 @@ func byPID(list []system.RunningProcess) map[snapshot.PID]system.RunningProcess 
 	return processes
 }
 
-// members are the living processes of one user that carry environments, the oldest first.
+// members are the living processes of a user that carry environments, oldest first.
 type members struct {
-	of     map[snapshot.EnvID][]system.RunningProcess // at most maxSuccessors of each
-	unsure bool                                       // there may be others
+	of     map[snapshot.EnvID][]system.RunningProcess // at most maxSuccessors each
+	unsure bool                                       // there may be more
 	late   bool                                       // one was not read in time
 }
 
@@ -31,7 +31,7 @@ func membersOf(
 	r *snapshot.Register, uid snapshot.UID, processes []system.RunningProcess,
 	excluded func(system.RunningProcess) bool,
 ) members {
-	const maxSuccessors = 16 // are registered in place of those that ended; later others are searched for
+	const maxSuccessors = 16 // registered in place of the ended ones; later ones are searched for
 	own := byPID(slices.DeleteFunc(slices.Clone(processes), func(p system.RunningProcess) bool { return p.UID != uid }))
 	m := members{of: map[snapshot.EnvID][]system.RunningProcess{}}
 	oldestFirst := func(a, b system.RunningProcess) int {
@@ -55,8 +55,8 @@ func membersOf(
 
 var errNoClaim = errors.New("the environ doesn't say the environment")
 
-// lineage is a process, its ancestors among the processes of its user, and the leader of its session. The leader may
-// have ended, but no other process gets its PID before the session ends.
+// lineage yields a process, its ancestors of the same user, and its session leader. The leader may have ended, but its
+// PID isn't reused before the session ends.
 func lineage(p system.RunningProcess, own map[snapshot.PID]system.RunningProcess) iter.Seq2[snapshot.Relative, error] {
 	const maxAncestors = 256
 	uid := func() (snapshot.UID, error) { return p.UID, nil }
@@ -75,7 +75,7 @@ func lineage(p system.RunningProcess, own map[snapshot.PID]system.RunningProcess
 	}
 }
 
-// registered is what the state files say of processes, with one more process in an environment.
+// registered is the register of the state files, with one more process in an environment.
 func (t *transaction) registered(also snapshot.PID, in snapshot.EnvID) *snapshot.Register {
 	environments := slices.Clone(t.files.Environments)
 	for i := range environments {
@@ -86,7 +86,7 @@ func (t *transaction) registered(also snapshot.PID, in snapshot.EnvID) *snapshot
 	return snapshot.NewRegister(environments, t.startTimes(), t.files.Answers)
 }
 
-// membersByUser is membersOf for the users of environments. complete is false where some processes may be hidden.
+// membersByUser is membersOf for the environments' users. complete is false if processes may be hidden.
 func (t *transaction) membersByUser(environments []*snapshot.Environment) (
 	of func(*snapshot.Environment) members, complete bool,
 ) {
@@ -108,7 +108,7 @@ func (t *transaction) membersByUser(environments []*snapshot.Environment) (
 	ofUser := once(func(uid snapshot.UID) members { return membersOf(registered, uid, byUser[uid], isSelf) })
 	return func(env *snapshot.Environment) members {
 		m := ofUser(env.UID)
-		m.unsure = m.unsure || !known[env.EID] || !t.running.covers(env.UID) // it may have got a process since
+		m.unsure = m.unsure || !known[env.EID] || !t.running.covers(env.UID) // it may have a new process
 		return m
 	}, t.running.complete
 }
@@ -120,15 +120,15 @@ func (t *transaction) register(processes []system.RunningProcess) (pids []snapsh
 	return pids
 }
 
-// loginPrograms come with a login and don't keep an environment alive. Most hide their environ.
+// loginPrograms come with a login, and don't keep an environment alive. Most hide their environ.
 var loginPrograms = []string{
 	"sshd", "sshd-session", "(sd-pam)", "ssh-agent", "gpg-agent", "gnome-keyring-d",
 	"fusermount", "fusermount3", "sudo", "su", "login",
 }
 
-// findSuccessors are the processes that keep an environment alive after a process has left it. The leaving process, the
-// one that asks, and those between the two, such as the subshell of $(…), don't count. If none is found and a process
-// could not be read in time, the leaving process stays registered.
+// findSuccessors returns the processes that keep an environment alive after one leaves. The leaving process, the asking
+// one and those between, such as the subshell of $(…), don't count. If there are none and a process couldn't be read in
+// time, the leaving one stays registered.
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
 	list := t.running.processes(env.UID)
 	path := processesUpTo(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
@@ -141,7 +141,7 @@ func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot
 	return t.register(m.of[env.EID])
 }
 
-// processesUpTo are a process and its ancestors up to the given one; the process alone if that is not its ancestor.
+// processesUpTo returns a process and its ancestors up to the given one, or just the process if that isn't an ancestor.
 func processesUpTo(list []system.RunningProcess, ancestor, pid snapshot.PID) map[snapshot.PID]bool {
 	processes := byPID(list)
 	path := map[snapshot.PID]bool{pid: true}
@@ -155,8 +155,8 @@ func processesUpTo(list []system.RunningProcess, ancestor, pid snapshot.PID) map
 	return path
 }
 
-// running is what /proc says about processes and kernels. Users can make reading slow, so /proc isn't read under the
-// lock: a transaction that needs more ends with errUnread, and begins again. What stays unread is unknown.
+// running is what /proc says about processes and kernels. Users can make reading slow, so it isn't read under the lock:
+// a transaction that needs more ends with errUnread and restarts. What stays unread is unknown.
 type running struct {
 	system   system.System
 	readings int
@@ -165,10 +165,10 @@ type running struct {
 	wanted   map[snapshot.UID]bool
 	users    map[snapshot.UID]bool // with processes in the list
 	list     []system.RunningProcess
-	complete bool                    // false where processes may be hidden
-	emptied  map[snapshot.EnvID]bool // those without a registered process before the last reading
+	complete bool                    // false: processes may be hidden
+	emptied  map[snapshot.EnvID]bool // had no registered process before the last reading
 
-	kernels map[system.Kernel]system.Liveness // nil before they were asked for
+	kernels map[system.Kernel]system.Liveness // nil before the first reading
 	asked   []system.Kernel
 }
 
@@ -185,7 +185,7 @@ func (s *Store) afterReading(transaction func(*running) error) error {
 	}
 }
 
-// processes lists the living processes of some users, as far as they are known.
+// processes lists the living processes of some users, as far as known.
 func (r *running) processes(users ...snapshot.UID) []system.RunningProcess {
 	const maxReadings = 3
 	if !r.covers(users...) {
@@ -215,7 +215,7 @@ func (r *running) read() {
 	r.list, r.complete = r.system.Running(func(uid snapshot.UID) bool { return r.wanted[uid] })
 	r.users = maps.Clone(r.wanted)
 	if r.kernels == nil && len(r.asked) > 0 {
-		r.kernels = map[system.Kernel]system.Liveness{} // unknown, if /proc can't be read
+		r.kernels = map[system.Kernel]system.Liveness{} // unknown if /proc can't be read
 		maps.Copy(r.kernels, r.system.Kernels(r.asked))
 	}
 }

@@ -22,29 +22,29 @@ import (
 
 const (
 	ownedName     = "host"       // root's folder for state files that root owns
-	ownerFile     = "owner.json" // in it: see Owner
+	ownerFile     = "owner.json" // see Ownership
 	ownedMode     = 0o644        // of the files in it
-	ownedLockMode = 0o600        // root alone takes the lock
+	ownedLockMode = 0o600        // only root takes it
 )
 
-const OwnerSchema = "genv.owner/1" // the version of the files in root's folder
+const OwnerSchema = "genv.owner/1" // version of the files in root's folder
 
-// Ownership says that root owns the state of a host: users ask its service, and the state folder is a copy for 1.4.3.
+// Ownership says that root owns a host's state: users ask its service, and the state folder is a copy for 1.4.3.
 type Ownership struct {
 	Schema   string    `json:"schema"`
 	StateDir string    `json:"state_dir"`
 	Since    time.Time `json:"since"`              // of the takeover
-	Reserves bool      `json:"reserves,omitempty"` // there was a list of reservations: a missing one is lost
+	Reserves bool      `json:"reserves,omitempty"` // a list of reservations was written: if missing, it is lost
 }
 
-// Owner is nil where every user writes the state files. With an error they are not to be read or written.
+// Owner is nil where all users write the state files. After an error, don't read or write them.
 func (s *Store) Owner() (*Ownership, error) {
 	dir, owner, err := s.openOwned()
 	dir.Close()
 	return owner, err
 }
 
-// OwnedDir is the folder of the state files if they belong to root; else it is empty. The error is Owner's.
+// OwnedDir is the folder of the state files if root owns them, else empty. The error is Owner's.
 func (s *Store) OwnedDir() (string, error) {
 	if owner, err := s.Owner(); owner == nil || err != nil {
 		return "", err
@@ -52,7 +52,7 @@ func (s *Store) OwnedDir() (string, error) {
 	return s.OwnedPath(), nil
 }
 
-// MayWrite says whether this process may change the state files: they don't belong to root, or it is root's.
+// MayWrite says whether this process may change the state files: root doesn't own them, or this is root.
 func (s *Store) MayWrite() bool {
 	dir, owner, err := s.openOwned()
 	if err != nil || owner == nil {
@@ -62,10 +62,10 @@ func (s *Store) MayWrite() bool {
 	return dir.IsOurs()
 }
 
-// OwnedPath is where the state files are on a host where they belong to root.
+// OwnedPath is where root keeps the state files if it owns them.
 func (s *Store) OwnedPath() string { return filepath.Join(s.RootDir, ownedName) }
 
-// openOwned opens root's folder of the state files. All results are nil where there is none.
+// openOwned opens root's folder of state files; all nil if there is none.
 func (s *Store) openOwned() (*folder.Folder, *Ownership, error) {
 	if s.RootDir == "" {
 		return nil, nil, nil
@@ -111,7 +111,7 @@ type stateDir struct {
 	owned bool // by root
 }
 
-// mode is that of a file in it: the given one in root's folder, else the one of files that every user may write.
+// mode returns owned in root's folder, else the mode of files that all users write.
 func (d stateDir) mode(owned uint32) uint32 {
 	if d.owned {
 		return owned
@@ -128,7 +128,7 @@ func (s *Store) open() (stateDir, error) {
 	return stateDir{dir, false}, err
 }
 
-// Where is the folder of the state files, and whether it is root's. The error is Owner's, or wraps folder.ErrTampered.
+// Where returns the folder of the state files. The error is Owner's, or wraps folder.ErrTampered.
 func (s *Store) Where() (dir string, owned bool, err error) {
 	if dir, err := s.OwnedDir(); dir != "" || err != nil {
 		return dir, true, err
@@ -136,7 +136,7 @@ func (s *Store) Where() (dir string, owned bool, err error) {
 	return s.dir, false, s.tampered()
 }
 
-// RootDir returns the folder of root's notes about state folders, and of the state that root owns.
+// RootDir is the folder of root's notes about state folders, and of the state that root owns.
 func RootDir(getenv func(string) string) string {
 	return cmp.Or(getenv("GENV_ROOT_DIR"), "/var/lib/genv")
 }
@@ -150,7 +150,7 @@ func (s *Store) path() string {
 	return s.dir
 }
 
-// rootName is the folder of root's notes about a state folder: readable, and unique by a hash.
+// rootName names the folder of root's notes about a state folder: readable, and unique by a hash.
 func rootName(path string) string {
 	readable := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -178,14 +178,14 @@ func (s *Store) openNotes(name string, create bool) (*folder.Folder, error) {
 	return sub, err
 }
 
-// makeRoot creates the folder of root's notes. If it can't, as on a read-only file system, there are no notes.
+// makeRoot creates the folder of root's notes. Where it can't, as on a read-only file system, there are none.
 func makeRoot(path string) {
 	if os.MkdirAll(filepath.Dir(path), 0o755) == nil && os.Mkdir(path, 0o755) == nil {
-		_ = os.Chmod(path, 0o755) // whatever the umask
+		_ = os.Chmod(path, 0o755) // despite the umask
 	}
 }
 
-// keepsNotes says whether this genv keeps root's notes: it is root, or on a simulated host their owner.
+// keepsNotes says whether this process keeps root's notes: it is root or, on a simulated host, their owner.
 func (s *Store) keepsNotes() bool {
 	if s.RootDir == "" || !s.System.Namespaces().Known() {
 		return false
@@ -197,7 +197,7 @@ func (s *Store) keepsNotes() bool {
 	return int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
 }
 
-// openShared opens the state folder of all users. Root doesn't touch a file system that a user has mounted there.
+// openShared opens the state folder of all users. Root touches no file system that a user mounted there.
 func (s *Store) openShared() (*folder.Folder, error) {
 	if !s.keepsNotes() {
 		return folder.Open(s.dir)
@@ -207,7 +207,7 @@ func (s *Store) openShared() (*folder.Folder, error) {
 	}
 	dir, err := folder.Open(s.dir)
 	if err == nil {
-		dir.NoMounts = true // a mount that comes and goes may not have been there just now
+		dir.NoMounts = true // the mount may appear after the check
 	}
 	return dir, err
 }
@@ -219,7 +219,7 @@ func (s *Store) tampered() error {
 	return nil
 }
 
-// RunDir is the folder of what holds until the next boot: /run/genv, or in GENV_ROOT_DIR, which sudo doesn't pass on.
+// RunDir holds what lasts until reboot: /run/genv, or in GENV_ROOT_DIR, which sudo doesn't pass on.
 func RunDir(getenv func(string) string) string {
 	if root := getenv("GENV_ROOT_DIR"); root != "" {
 		return filepath.Join(root, "run")
@@ -227,7 +227,7 @@ func RunDir(getenv func(string) string) string {
 	return "/run/genv"
 }
 
-// RootFile is the name of a JSON file about a state folder: simulated hosts on one machine have their own.
+// RootFile names a JSON file about a state folder: simulated hosts on one machine each have their own.
 func RootFile(getenv func(string) string, name string) string {
 	if clean := filepath.Clean(Dir(getenv)); clean != DefaultDir {
 		sum := sha256.Sum256([]byte(clean))
@@ -243,7 +243,7 @@ type reservationNote struct {
 	Reservations []snapshot.Reservation `json:"reservations"`
 }
 
-// reservations are beside root's state files. Every user may read them, and only root's service writes them.
+// reservations are kept with root's state files. All users may read them.
 var reservations = folder.Note[reservationNote]{
 	Name: "reservations.json", Max: maxFileSize, Mode: ownedMode, Durable: true, Invalid: snapshot.ErrInvalid,
 	Check: func(n *reservationNote) error {
@@ -254,7 +254,7 @@ var reservations = folder.Note[reservationNote]{
 	},
 }
 
-// Reservations are those of this host, never nil. It is fs.ErrNotExist unless root's service has taken the state over.
+// Reservations are those of this host. The error is fs.ErrNotExist unless root owns the state.
 func (s *Store) Reservations() ([]snapshot.Reservation, error) {
 	dir, owner, err := s.openOwned()
 	if err != nil || owner == nil {
@@ -269,19 +269,19 @@ func (s *Store) Reservations() ([]snapshot.Reservation, error) {
 	return note.Reservations, err
 }
 
-// SaveReservations replaces them. Only root's service calls it.
+// SaveReservations replaces the reservations. Only root's service calls it.
 func (s *Store) SaveReservations(list []snapshot.Reservation) error {
 	if err := reservations.Write(s.OwnedPath(), reservationNote{reservationsSchema, list}); err != nil {
 		return err
 	}
 	dir, owner, err := s.openOwned()
 	if err != nil || owner == nil {
-		return nil // they are saved all the same
+		return nil // they are saved anyway
 	}
 	defer dir.Close()
 	if !owner.Reserves {
 		owner.Reserves = true
-		_ = dir.PutJSON(ownerFile, owner, ownedMode, true) // or the next time that they are saved
+		_ = dir.PutJSON(ownerFile, owner, ownedMode, true) // retried at the next save
 	}
 	return nil
 }

@@ -19,18 +19,18 @@ import (
 )
 
 type folderAccess struct {
-	mayClean bool // the PIDs are of our own namespaces, so that what ended may be removed; else see warning
+	mayClean bool // the PIDs are of our namespaces, so ended ones may be removed; else see warning
 	warning  string
 	foreign  bool           // root's note names another PID namespace
-	root     *folder.Folder // of root's note, or nil
-	writable bool           // this genv keeps the note up to date
-	private  bool           // it is a folder of this login's or service's own mount, not that of root's note
+	root     *folder.Folder // folder of root's note, or nil
+	writable bool           // this process keeps the note up to date
+	private  bool           // the folder is a mount of this login or service, not the one of root's note
 
-	seen       *seenNote // root's note; nil for none
+	seen       *seenNote // nil for none
 	now, noted folderNote
 }
 
-// accessTo is what this genv may do with the state folder. With force, root claims it. The caller closes root.
+// accessTo says what this process may do with the state folder. With force, root claims it. The caller closes root.
 func (s *Store) accessTo(dir stateDir, force bool) folderAccess {
 	if s.RootDir == "" {
 		return folderAccess{mayClean: true}
@@ -65,7 +65,7 @@ func (s *Store) accessTo(dir stateDir, force bool) folderAccess {
 	return a
 }
 
-// notesOf opens the folder of root's note; nil for none. It is root's own folder if the files are there.
+// notesOf opens the folder of root's note: root's own state folder, if it owns the files. It is nil if there is none.
 func (s *Store) notesOf(dir stateDir, create bool) (*folder.Folder, error) {
 	if dir.owned {
 		return folder.OpenExisting(dir.Path)
@@ -77,7 +77,7 @@ func (s *Store) notesOf(dir stateDir, create bool) (*folder.Folder, error) {
 	return root, nil
 }
 
-// isOwn says whether a state folder is on this container's own file system, or below the mount of root's notes.
+// isOwn says whether a state folder is on this container's own file system, or on the mount of root's notes.
 func (s *Store) isOwn(dir stateDir) bool {
 	if dir.owned || system.IsOwn(system.Mountinfo(system.RealProc), dir.Path) {
 		return true
@@ -104,7 +104,8 @@ func (a folderAccess) deny(dir stateDir, why string) folderAccess {
 
 const resetHint = "; where no other machine or container uses it, `sudo genv envs --reset` starts it over for this one"
 
-// refusal says why the PIDs may not belong to our namespaces, or "", and the next step. Only root's note can allow it.
+// refusal says why the PIDs may not be of our namespaces, and the next step; empty if they are. Only root's note allows
+// it.
 func (n folderNote) refusal(outside *folderNote, isRoot, isOwn bool) (why, step string) {
 	ours := outside != nil && n.sameFolder(outside)
 	switch {
@@ -129,11 +130,11 @@ func (n folderNote) refusal(outside *folderNote, isRoot, isOwn bool) (why, step 
 // Examination is what root's note says about a state folder.
 type Examination struct {
 	Namespaces system.Namespaces // of this process
-	Refusal    string            // why the PIDs in the state files may not belong to these; empty if they do
-	Lost       []state.File      // missing, although root saw them in this boot
+	Refusal    string            // why the PIDs in the state files may not be of these; empty if they are
+	Lost       []state.File      // missing, but root saw them since boot
 }
 
-// Examine reads what root's note says about the state folder. It creates and writes nothing.
+// Examine reads root's note about the state folder. It writes nothing.
 func (s *Store) Examine() (Examination, error) {
 	found := Examination{Namespaces: s.System.Namespaces()}
 	dir, owner, err := s.openOwned()
@@ -165,7 +166,7 @@ func (s *Store) Examine() (Examination, error) {
 	return found, nil
 }
 
-// seenFile is root's note about a state folder: which it is, its boot and namespaces, and what root saw there.
+// seenFile is root's note about a state folder: its identity, boot and namespaces, and what root saw there.
 const seenFile = "seen.json"
 
 type folderNote struct {
@@ -183,7 +184,7 @@ type seenNote struct {
 
 func (n folderNote) sameFolder(o *folderNote) bool { return n.Device == o.Device && n.Inode == o.Inode }
 
-// ofSameBoot drops a note of another boot, which says nothing about this one.
+// ofSameBoot drops a note of another boot.
 func (n folderNote) ofSameBoot(o *seenNote) *folderNote {
 	if o == nil || o.BootID != n.BootID || !o.Known() {
 		return nil
@@ -206,7 +207,7 @@ func readSeen(root *folder.Folder) *seenNote {
 	return &n
 }
 
-// putSeen doesn't sync: a note is about one boot. If it fails, the next look tries again.
+// putSeen doesn't sync, as the note is about one boot. After an error, the next look retries.
 func putSeen(root *folder.Folder, n seenNote) { _ = root.PutJSON(seenFile, n, ownedMode, false) }
 
 func (t *transaction) look(start snapshot.StartTime) state.RootNote {
@@ -224,7 +225,7 @@ func (t *transaction) look(start snapshot.StartTime) state.RootNote {
 	return next
 }
 
-// startOf is when a registered process started. With another start than noted, the PID was registered again.
+// startOf returns when a registered process started. If the note has another start, the PID was registered again.
 func (t *transaction) startOf(env *snapshot.Environment, pid snapshot.PID) snapshot.StartTime {
 	if start := t.starts[pid]; start != 0 {
 		return start
@@ -237,7 +238,7 @@ func (t *transaction) startOf(env *snapshot.Environment, pid snapshot.PID) snaps
 }
 
 func (t *transaction) noteLook(start snapshot.StartTime) {
-	const seenEvery = time.Minute // how often a look is noted that found nothing new
+	const seenEvery = time.Minute // minimum time between notes without news
 	next := t.look(start)
 	same := t.seen.At != 0 && next.Same(&t.seen) && start.Sub(t.seen.At) < seenEvery
 	if t.files.KeepsNote && t.access.now.BootID != "" && !(same && t.access.noted == t.access.now) {
@@ -246,7 +247,7 @@ func (t *transaction) noteLook(start snapshot.StartTime) {
 	t.seen = next
 }
 
-// ended says whether a registered process has ended. A PID that isn't noted is the process that has it now.
+// ended says whether a registered process has ended. A PID without a note means its present process.
 func (t *transaction) ended(env *snapshot.Environment, pid snapshot.PID) bool {
 	now := t.process(pid)
 	if now.Liveness == system.Gone {
@@ -260,19 +261,19 @@ func (t *transaction) ended(env *snapshot.Environment, pid snapshot.PID) bool {
 	return noted != nil && noted.Starts[pid] != 0 && now.Start != 0 && noted.Starts[pid] != now.Start
 }
 
-// rebooted says whether root saw the environment before the machine was started again.
+// rebooted says whether root saw the environment before the last boot.
 func (t *transaction) rebooted(env *snapshot.Environment) bool {
 	return t.earlierBoot[state.KeyOf(env)] != nil
 }
 
-const answersFile = "genv.answers.json" // state.Files.Answers, which users write, too
+const answersFile = "genv.answers.json" // state.Files.Answers; users write it, too
 
 type answersNote struct {
 	BootID  string            `json:"boot_id"`
 	Answers []snapshot.Answer `json:"answers"`
 }
 
-// readAnswers reads the answers of this boot. A bad file has none, which is harmless.
+// readAnswers reads the answers of this boot. A bad file counts as empty, which is harmless.
 func (t *transaction) readAnswers() {
 	const maxAnswersFile = 4 << 20 // bytes
 	var n answersNote
@@ -281,7 +282,7 @@ func (t *transaction) readAnswers() {
 	}
 }
 
-// writeAnswers doesn't sync, and ignores errors: the file is optional.
+// writeAnswers doesn't sync and ignores errors, as the file is optional.
 func (t *transaction) writeAnswers() {
 	n := answersNote{BootID: t.System.BootID()}
 	for _, a := range t.files.Answers {
@@ -301,9 +302,9 @@ func (t *transaction) forgetAnswers() {
 	})
 }
 
-// Remember keeps what a look of root found out about processes, for when they don't show it any more.
+// Remember keeps what root's look found out about processes, for when they no longer show it.
 func (s *Store) Remember(ctx context.Context, answers []snapshot.Answer) error {
-	const rememberWithin = 200 * time.Millisecond // for the lock: the next look remembers it, too
+	const rememberWithin = 200 * time.Millisecond // for the lock; the next look retries
 	if os.Geteuid() != 0 || !s.MayWrite() {
 		return nil
 	}

@@ -1,6 +1,5 @@
-// Package disk reads and writes the state files of a GPU host in their folder, as genv 1.4.3 does, takes the lock that
-// guards them, and the lock files of devices. A Store removes what has ended before it returns the files, and writes
-// the changes of an update all or none:
+// Package disk reads and writes the state files of a GPU host as genv 1.4.3 does, and takes their lock and the lock
+// files of devices. A Store removes what has ended before it returns the files, and writes an update all or none:
 //
 //	store := disk.New(disk.Dir(os.Getenv), disk.Config{})
 //	err := store.Update(ctx, func(f *state.Files) error {
@@ -8,10 +7,10 @@
 //		return err
 //	})
 //
-// Every user of the host may write to the folder, so nothing in it is trusted. A file that fails a check is reported
-// and left unchanged; see ErrCorrupt, ErrLost and folder.ErrUnsafe. Root's note about the folder is in Config.RootDir:
-// the PID namespace and boot of the registered PIDs, and what root saw in the files (state.RootNote). nvidia-smi never
-// runs under the lock: see RegisterDevices.
+// Every user may write to the folder, so nothing in it is trusted. A file that fails a check is reported and left
+// unchanged: see ErrCorrupt, ErrLost and folder.ErrUnsafe. Root's note in Config.RootDir has the PID namespace and boot
+// of the registered PIDs, and what root saw in the files (state.RootNote). nvidia-smi never runs under the lock: see
+// RegisterDevices.
 package disk
 
 import (
@@ -37,38 +36,38 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-const DefaultDir = "/var/tmp/genv" // the state folder unless GENV_TMPDIR names another one
+const DefaultDir = "/var/tmp/genv" // unless GENV_TMPDIR is set
 
-// Dir returns the state folder. getenv looks up environment variables, such as os.Getenv.
+// Dir returns the state folder.
 func Dir(getenv func(string) string) string { return cmp.Or(getenv("GENV_TMPDIR"), DefaultDir) }
 
-// Config connects a Store to the machine. The zero value is for a real machine, without root's notes.
+// Config connects a Store to the machine. The zero value is for a real machine without root's notes.
 type Config struct {
-	System      system.System    // nil is that of /proc
-	Now         func() time.Time // nil is system.Now
-	LockTimeout time.Duration    // for the lock on the state files; 0 is 10 s
-	RootDir     string           // as of RootDir; empty for no root's notes: then the PIDs are of our namespaces
-	// Username is the name of a uid, or "" for none: an environment has that name, and is an OwnerMismatch if the file
-	// has another one. It is called without any lock. Nil doesn't ask.
+	System      system.System    // nil: /proc
+	Now         func() time.Time // nil: system.Now
+	LockTimeout time.Duration    // for the lock of the state files; 0: 10 s
+	RootDir     string           // see RootDir; empty: no root's notes, and all PIDs are of our namespaces
+	// Username names a uid; "" for none. Environments get that name, and OwnerMismatch if the file's differs. It is
+	// called without a lock. Nil: not asked.
 	Username func(context.Context, snapshot.UID) snapshot.Username
-	// Lacks says that a uid certainly has no account. It is called as Username is; nil doesn't ask.
+	// Lacks says that a uid certainly has no account. It is called like Username; nil: not asked.
 	Lacks func(context.Context, snapshot.UID) bool
-	Mark  func(*state.Files) // adds to the files what is kept elsewhere, after each reading; nil adds nothing
-	// Keeps says whether root has recorded that a process keeps an environment alive, as a container's init; nil for
-	// none. The start is 0 if unknown. It is called under the lock.
+	Mark  func(*state.Files) // adds what is kept elsewhere, after each read; may be nil
+	// Keeps says whether root recorded that a process, such as a container's init, keeps an environment alive. Start is
+	// 0 if unknown. It is called under the lock; may be nil.
 	Keeps     func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
-	Contained bool // in a container of genv's runtime, where foreign PIDs are right
+	Contained bool // in a container of genv's runtime, which expects foreign PIDs
 }
 
-// Store reads and writes the state files in a folder. It may be used by any number of goroutines and processes at once.
+// Store reads and writes the state files of a folder, safely for concurrent goroutines and processes.
 type Store struct {
 	Config // not changed after New
 	dir    string
-	looked atomic.Uint64 // the start time of the last look that found nothing changed
+	looked atomic.Uint64 // start time of the last look without changes
 	step   func(string)  // for tests: called between the steps of a write
 }
 
-// New returns the Store for a folder, which is created on first use.
+// New returns the Store of a folder, which is created on first use.
 func New(dir string, o Config) *Store {
 	if o.System == nil {
 		o.System = system.New(proc.FS{}, nss.Passwd{})
@@ -80,9 +79,9 @@ func New(dir string, o Config) *Store {
 	return &Store{Config: o, dir: dir, step: func(string) {}}
 }
 
-// Read returns the contents of the state files after a cleanup of what has ended, which it writes back, as 1.4.3 does,
-// or warns. If root's genv doesn't get the lock for some seconds, it reads without it and writes nothing. With
-// state.ErrNoDevices the environments are valid. The error may wrap ErrBusy, ErrCorrupt, ErrLost or folder.ErrUnsafe.
+// Read returns the state files after a cleanup of what has ended. Like 1.4.3, it writes the cleanup back, or warns. If
+// root can't get the lock for some seconds, it reads without it and writes nothing. With state.ErrNoDevices the
+// environments are valid. The error may wrap ErrBusy, ErrCorrupt, ErrLost or folder.ErrUnsafe.
 func (s *Store) Read(ctx context.Context) (state.Files, error) {
 	files, _, err := s.read(ctx)
 	return files, err
@@ -94,7 +93,7 @@ func (s *Store) read(ctx context.Context) (state.Files, Versions, error) {
 	return files, t.versions, err
 }
 
-// readable makes an error of writing a warning: the contents are known.
+// readable turns a write error into a warning, as the contents are known.
 func (t *transaction) readable(err error) error {
 	if errors.Is(err, errUnwritten) {
 		t.files.Warn("the state could be read but not written: %v", err)
@@ -103,7 +102,7 @@ func (t *transaction) readable(err error) error {
 	return err
 }
 
-// ReadRaw is Read without a cleanup, and writes nothing. It serves --no-cleanup.
+// ReadRaw is Read without cleanup or writes, for --no-cleanup.
 func (s *Store) ReadRaw(ctx context.Context) (state.Files, error) {
 	t := &transaction{Store: s}
 	err := s.locked(ctx, s.LockTimeout, func(dir stateDir) error {
@@ -131,14 +130,14 @@ func (s *Store) finish(ctx context.Context, t *transaction, err error) (state.Fi
 	return t.files, err
 }
 
-// Update reads the files under the lock as Read does, calls change, and writes the differences. After an error, also of
-// change, the files are intact. change is called again if processes have to be read first.
+// Update reads the files under the lock like Read, calls change, and writes the differences. Any error, also of change,
+// leaves the files intact. change is called again if processes must be read first.
 func (s *Store) Update(ctx context.Context, change func(*state.Files) error) error {
 	_, err := s.update(ctx, s.LockTimeout, change)
 	return err
 }
 
-// TryWrite tries whether the state files can be written. A missing folder is no error.
+// TryWrite tests whether the state files can be written. A missing folder is no error.
 func (s *Store) TryWrite() error {
 	path, _, err := s.Where()
 	if err != nil {
@@ -152,7 +151,7 @@ func (s *Store) TryWrite() error {
 	return dir.TryWrite()
 }
 
-// RegisterDevices is Files.MergeDevices of what nvidia-smi found, or Read where only root may do that.
+// RegisterDevices merges what nvidia-smi found (Files.MergeDevices). It is Read where only root may do that.
 func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
 	if !s.MayWrite() { // root's genv registers them
 		return s.Read(ctx)
@@ -164,7 +163,7 @@ func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 	return s.finish(ctx, t, t.readable(err))
 }
 
-// Reset replaces a state file, also a corrupt one, by one without environments, or with found devices alone.
+// Reset replaces a state file, even a corrupt one, with one without environments, or with just the found devices.
 func (s *Store) Reset(ctx context.Context, name state.File, found ...snapshot.Device) error {
 	var fresh state.Files
 	fresh.MergeDevices(found)
@@ -182,7 +181,7 @@ func (s *Store) Reset(ctx context.Context, name state.File, found ...snapshot.De
 		if err := t.replace(next); err != nil {
 			return err
 		}
-		if t.access.writable { // the folder is of these namespaces now
+		if t.access.writable { // the folder now belongs to these namespaces
 			putSeen(t.access.root, seenNote{t.access.now, t.seen})
 		}
 		if dir.owned {
@@ -193,7 +192,7 @@ func (s *Store) Reset(ctx context.Context, name state.File, found ...snapshot.De
 	})
 }
 
-// Folder is the device and inode of the folder of Where, as in "8:1/131", and whether it is root's; nil if unknown.
+// Folder identifies the state folder by device and inode, such as "8:1/131". owned is nil if unknown.
 func (s *Store) Folder() (id string, owned *bool, err error) {
 	dir, isOwned, err := s.Where()
 	if dir != "" {
@@ -211,16 +210,16 @@ func (s *Store) Folder() (id string, owned *bool, err error) {
 
 // Errors that callers distinguish with errors.Is; see also folder.ErrUnsafe and state.ErrNoDevices.
 var (
-	ErrCorrupt = errors.New("state is corrupt") // it can't be decoded, and stays: only a reset replaces it
-	ErrLost    = errors.New("state is lost")    // a file is missing although root saw it in this boot
+	ErrCorrupt = errors.New("state is corrupt") // can't be decoded; only a reset replaces it
+	ErrLost    = errors.New("state is lost")    // missing, but root saw it since boot
 	ErrOwned   = errors.New("the state of this host belongs to root")
 	ErrBusy    = errors.New("state is locked") // see BusyError
 
-	errReplaced = errors.New("tampering") // another folder was in the place of root's copy; it was mended
+	errReplaced = errors.New("tampering") // the folder of root's copy was replaced, and is mended
 	errPrivate  = errors.New("the state folder is not that of this machine")
 )
 
-// BusyError says that a lock wasn't free in time, and who holds it. It wraps ErrBusy and the context's error.
+// BusyError says that a lock wasn't free in time, and who holds it.
 type BusyError struct {
 	Path   string
 	Waited time.Duration
@@ -238,12 +237,12 @@ func (e *BusyError) held() string { return e.Path + " is locked by " + e.Holder.
 // Unwrap makes errors.Is find ErrBusy and the context's error.
 func (e *BusyError) Unwrap() []error { return []error{ErrBusy, e.Cause} }
 
-// Cache is a Store that takes no lock to read while files and processes are unchanged. It is safe for concurrent use.
+// Cache is a Store that reads without a lock while files and processes are unchanged. It is safe for concurrent use.
 type Cache struct {
 	*Store
 
 	mu sync.Mutex
-	// The last result of Read, and what it depends on.
+	// The last result of Read, and its inputs:
 	valid     bool
 	at        time.Time
 	versions  Versions
@@ -251,13 +250,13 @@ type Cache struct {
 	files     state.Files
 }
 
-// Versions are the states of both state files; zero for a missing one. Its owner can't set the ctime of a file.
+// Versions are the stats of both state files; zero if missing. The owner of a file can't set its ctime.
 type Versions [len(stateFiles)]unix.Stat_t
 
 // NewCache returns a Cache of a store.
 func NewCache(s *Store) *Cache { return &Cache{Store: s} }
 
-// Remember is Store.Remember. The next Read shows it.
+// Remember is Store.Remember. The next Read includes it.
 func (c *Cache) Remember(ctx context.Context, answers []snapshot.Answer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,7 +264,7 @@ func (c *Cache) Remember(ctx context.Context, answers []snapshot.Answer) error {
 	return c.Store.Remember(ctx, answers)
 }
 
-// Read is Store.Read. The caller may change the lists that it returns.
+// Read is Store.Read. The caller may change the returned lists.
 func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -280,7 +279,7 @@ func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	c.valid = err == nil && len(c.files.Warnings) == 0 && c.versions.cacheable(c.Now())
 	for i := range c.files.Environments {
 		e := &c.files.Environments[i]
-		c.valid = c.valid && len(e.KernelIDs) == 0 // no PID says whether these live
+		c.valid = c.valid && len(e.KernelIDs) == 0 // their liveness has no PID
 		for _, pid := range e.PIDs {
 			c.processes[pid] = c.System.Process(pid)
 		}
@@ -288,7 +287,7 @@ func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	return c.copy(), err
 }
 
-// RegisterDevices is Store.RegisterDevices. It may change root's note alone, which the versions don't show.
+// RegisterDevices is Store.RegisterDevices. It may change only root's note, which the versions don't show.
 func (c *Cache) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -297,7 +296,7 @@ func (c *Cache) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 }
 
 func (c *Cache) upToDate() bool {
-	const maxCacheTime = time.Minute // in case a change is not noticed
+	const maxCacheTime = time.Minute // in case a change goes unnoticed
 	if !c.valid || time.Since(c.at) > maxCacheTime {
 		return false
 	}
@@ -314,19 +313,19 @@ func (c *Cache) upToDate() bool {
 	return true
 }
 
-// VersionsIn identifies the state files in a folder, following no link.
+// VersionsIn returns the Versions of a folder, without following links.
 func VersionsIn(dir string) (v Versions) {
 	for i, file := range stateFiles {
 		if unix.Lstat(filepath.Join(dir, file.String()), &v[i]) != nil {
 			v[i] = unix.Stat_t{}
 		}
-		v[i].Atim = unix.Timespec{} // reading changes nothing
+		v[i].Atim = unix.Timespec{} // reading isn't a change
 	}
 	return v
 }
 
 func (v Versions) cacheable(now time.Time) bool {
-	const minAge = 2 * time.Second // of a file: one that is written twice within a tick looks unchanged
+	const minAge = 2 * time.Second // two writes within one clock tick look the same
 	return !slices.ContainsFunc(v[:], func(file unix.Stat_t) bool {
 		return file.Ino == 0 || now.Sub(time.Unix(file.Ctim.Unix())) < minAge
 	})

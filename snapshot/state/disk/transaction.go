@@ -22,23 +22,23 @@ import (
 type transaction struct {
 	*Store
 	dir      stateDir
-	access   folderAccess   // what this genv may do with the folder
-	onDisk   state.Contents // of the files, nil for one that has to be written
-	errs     [2]error       // why a file could not be read
-	versions Versions       // of the files after the transaction
-	files    state.Files    // decoded, and changed since
-	seen     state.RootNote // what root's note says of this boot, then with this look
-	// What the note says of environments, of this boot or of an earlier one.
+	access   folderAccess
+	onDisk   state.Contents // nil: must be written
+	errs     [2]error       // why a file couldn't be read
+	versions Versions       // of the files afterwards
+	files    state.Files    // decoded and maybe changed
+	seen     state.RootNote // root's note of this boot, including this look
+	// The note's environments, of this boot or an earlier one:
 	noted, earlierBoot map[state.EnvironmentKey]*state.SeenEnvironment
 
-	answers       []snapshot.Answer                   // as they were read
-	starts        map[snapshot.PID]snapshot.StartTime // of processes that are registered now
+	answers       []snapshot.Answer                   // as read
+	starts        map[snapshot.PID]snapshot.StartTime // of newly registered processes
 	process       func(snapshot.PID) system.ProcessStatus
 	running       *running
-	rootProcesses func() map[snapshot.PID]system.RunningProcess // the processes of root, listed once
+	rootProcesses func() map[snapshot.PID]system.RunningProcess // root's processes, listed once
 }
 
-// begin reads root's note, and what this genv may do with the folder. The caller closes access.root.
+// begin reads root's note and the access to the folder. The caller closes access.root.
 func (s *Store) begin(dir stateDir, known *running) *transaction {
 	t := &transaction{
 		Store: s, dir: dir, access: s.accessTo(dir, false), process: once(s.System.Process), running: known,
@@ -75,7 +75,7 @@ func (s *Store) transact(ctx context.Context, timeout time.Duration, run func(*t
 	return t, err
 }
 
-// update is transact for a change. After an error of writing, its files are valid.
+// update is transact for a change. After a write error, its files are valid.
 func (s *Store) update(ctx context.Context, timeout time.Duration, change func(*state.Files) error,
 ) (*transaction, error) {
 	return s.transact(ctx, timeout, func(t *transaction) error {
@@ -123,7 +123,7 @@ func (t *transaction) loadAndClean(ctx context.Context) error {
 
 func (t *transaction) clean() error {
 	switch {
-	case t.access.private: // what isn't in it is not lost
+	case t.access.private: // what isn't in it isn't lost
 		return fmt.Errorf("%w: %s is %s; nothing is lost: run genv from a login that shares the folder with root,"+
 			" or turn that off for this one", errPrivate, t.dir.Path, privateFolder)
 	case t.loadError() != nil:
@@ -142,13 +142,13 @@ func (t *transaction) clean() error {
 	}
 	t.files.KeepsNote = t.access.writable
 	t.seen.Apply(&t.files)
-	t.markFiles() // again, since GPUs may have other indices now
+	t.markFiles() // again, as GPU indices may have changed
 	return nil
 }
 
-const readerTimeout = 2 * time.Second // for root to get the lock to read, or to take over: any user can hold it
+const readerTimeout = 2 * time.Second // for root to get the lock: any user can hold it
 
-// updateOrRead is update, but root's genv changes only what it returns if it can't get the lock soon.
+// updateOrRead is update. If root can't get the lock soon, it only changes what it returns.
 func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) error) (*transaction, error) {
 	timeout := s.LockTimeout
 	if s.keepsNotes() {
@@ -167,8 +167,9 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 	return t, err
 }
 
-// readUnlocked reads the files without the lock, and writes nothing. Two equal readings are what the lock would show,
-// since files are replaced as a whole; else the error is busy. It is nil for root's files: the last reading counts.
+// readUnlocked reads the files without the lock, and writes nothing. Files are replaced as a whole, so two equal
+// readings are as good as the lock; otherwise the error is busy. For root's files busy is nil, and the last reading
+// counts.
 func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*transaction) error,
 ) (t *transaction, err error) {
 	err = s.afterReading(func(known *running) error {
@@ -178,7 +179,7 @@ func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*t
 			return err
 		}
 		defer dir.Close()
-		if !dir.owned && busy == nil { // the state was given back just now
+		if !dir.owned && busy == nil { // the state was just given back
 			return errMoved
 		}
 		defer func() { t.access.root.Close() }()
@@ -202,7 +203,7 @@ func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*t
 	return t, err
 }
 
-const lockFile = "genv.lock" // guards every change, in 1.4.3 too; never replaced: that would be another lock
+const lockFile = "genv.lock" // guards every change, in 1.4.3 too; never replaced, which would make a second lock
 
 var errMoved = errors.New("the state files have another folder now")
 
@@ -246,7 +247,7 @@ func lock(ctx context.Context, dir *folder.Folder, name string, mode uint32) (*o
 		}
 		file, st, err := dir.OpenLock(name, maxFileSize)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed since
+			continue // just removed
 		}
 		if err != nil {
 			return nil, err
@@ -263,12 +264,12 @@ func lock(ctx context.Context, dir *folder.Folder, name string, mode uint32) (*o
 		if dir.StillNamed(name, &st) {
 			return file, nil
 		}
-		unlock(file) // the file was removed while we waited for it
+		unlock(file) // the file was removed while we waited
 	}
 	return nil, &BusyError{Path: dir.Join(name), Cause: ctx.Err()}
 }
 
-// unlock releases the lock at once, even if a child that is being started still has the descriptor.
+// unlock releases the lock at once, even if a starting child process still has the descriptor.
 func unlock(file *os.File) {
 	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
 	_ = file.Close()
@@ -276,11 +277,11 @@ func unlock(file *os.File) {
 
 const locksName = "devices"
 
-// LockOf is the name of the lock of a device.
+// LockOf names the lock file of a device.
 func LockOf(index snapshot.DeviceIndex) string { return index.String() + ".lock" }
 
-// LockDevices takes the locks of devices in index order, within ctx; else it is a BusyError. They are held until
-// release is called or the process ends. flock(1) and the SDK of 1.4.3 use them too.
+// LockDevices takes the locks of devices in index order, or fails with a BusyError when ctx ends. They are held until
+// release or the end of the process. flock(1) and the SDK of 1.4.3 use the same files.
 func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex) (release func(), err error) {
 	parent, err := folder.Open(s.dir)
 	if err != nil {
