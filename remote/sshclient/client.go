@@ -6,13 +6,13 @@
 //	output, err := client.Run(ctx, host, host.Genv("usage", "snapshot"))
 //
 // Every error is a *remote.Error. A host with an unknown key is refused, even with `StrictHostKeyChecking no` in
-// ssh_config: only accept-new adds keys, and only Options.InsecureHostKeys accepts all. The package tries once:
-// remote/agent repeats. A jump host's failure is kept for a time, for all hosts behind it.
+// ssh_config: only accept-new adds keys, and only Options.InsecureHostKeys accepts all. The package tries once;
+// remote/agent retries. A jump host's failure is remembered for a while, for all hosts behind it.
 //
-// It provides no terminal, forwards nothing, and never asks for a password. It may run ssh(1) for commands, which asks
-// no question, accepts no unknown host key, and ends with its command and its children.
+// It provides no terminal, forwards nothing, and never asks for a password. It may run ssh(1) for commands, which also
+// asks nothing and accepts no unknown host key, and ends together with its command and children.
 //
-// It ends no program on the host, which only gets the end of its stdin when a connection closes.
+// It ends no program on the host: a closed connection only ends the program's stdin.
 package sshclient
 
 import (
@@ -34,23 +34,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nss"
 )
 
-// Options of a Client. The zero value is what ssh(1) does, with timeouts and limits.
+// Options of a Client. The zero value behaves like ssh(1), with timeouts and limits.
 type Options struct {
-	// ConnectTimeout is for name resolution, TCP and the exchange of keys together, of each host on the way; 0 is that
-	// of ssh_config, or else 10 s.
+	// ConnectTimeout covers name resolution, TCP and the key exchange, for each hop; 0: from ssh_config, or else 10 s.
 	ConnectTimeout time.Duration
-	LoginTimeout   time.Duration // from there to the first session; 0 is a minute; at least ConnectTimeout
-	CommandTimeout time.Duration // 0 is 30 s. The deadline of a context applies as well
+	LoginTimeout   time.Duration // from there to the first session; 0: a minute; at least ConnectTimeout
+	CommandTimeout time.Duration // 0: 30 s. The context's deadline applies too
 
-	ConfigFile string // as ssh -F, instead of the user's and the system's; "none" for no file
-	OpenSSH    string // the program that resolves ssh_config; empty is the ssh in PATH, "none" is none
+	ConfigFile string // as ssh -F: replaces the user's and the system's; "none" for none
+	OpenSSH    string // resolves ssh_config; empty: ssh in PATH; "none": none
 
-	MaxStdout int64 // in bytes; 0 is 32 MiB. A command that writes more is closed
+	MaxStdout int64 // in bytes; 0: 32 MiB. A command that writes more is closed
 
-	// Prompt asks for a key's passphrase on a terminal; nil where there is none.
+	// Prompt asks for a key's passphrase on a terminal; nil without one.
 	Prompt           func(question string) ([]byte, error)
-	InsecureHostKeys bool          // accept every host key, with a warning for each host
-	KeepAlive        time.Duration // an interval for ssh_config without ServerAliveInterval; 0 is 15 s
+	InsecureHostKeys bool          // accept any host key, with a warning for each host
+	KeepAlive        time.Duration // default for ssh_config without ServerAliveInterval; 0: 15 s
 	Log              zerolog.Logger
 }
 
@@ -69,18 +68,18 @@ func positive[T ~int | ~int64](value, otherwise T) T {
 	return otherwise
 }
 
-// Client runs commands over connections that stay open. It is safe for concurrent use.
+// Client runs commands over connections that it keeps open. It is safe for concurrent use.
 type Client struct {
 	options  Options
 	resolver *config.Resolver
 	keyring  *auth.Keyring
 	hostKeys *hostkeys.Cache
 	names    *nss.Resolver
-	dials    sync.Map // of chan struct{}: the places for logins, by destination
+	dials    sync.Map // of chan struct{}: login slots by destination
 
-	lifetime context.Context // ends with Close, and ends the connections
+	lifetime context.Context // ends with Close, and ends all connections
 	end      context.CancelCauseFunc
-	running  sync.WaitGroup // every goroutine of the client
+	running  sync.WaitGroup // all goroutines of the client
 
 	greeted map[endpoint]net.Conn // by probes, for later logins; guarded by mu
 
@@ -96,7 +95,7 @@ var (
 	errDisconnected = errors.New("it was given up")
 )
 
-// New makes a Client without connecting to a host.
+// New returns a Client that isn't connected yet.
 func New(o Options) *Client {
 	o = o.withDefaults()
 	c := &Client{
@@ -112,7 +111,7 @@ func New(o Options) *Client {
 	return c
 }
 
-// Close ends every connection and waits for the client's goroutines. Running commands return an error.
+// Close ends all connections and waits for the client's goroutines. Running commands return an error.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -127,7 +126,7 @@ func (c *Client) Close() {
 	c.running.Wait()
 }
 
-// spawn runs f in a goroutine that Close waits for; false if the client is closed.
+// spawn runs f in a goroutine that Close waits for. It returns false after Close.
 func (c *Client) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +157,7 @@ func (c *Client) endpointOf(h remote.Host) endpoint {
 	}}
 }
 
-// Forget closes the connections to hosts that left the fleet, also for hosts behind them, once no command runs there.
+// Forget closes the connections to hosts that left the fleet once no command runs there, for hosts behind them too.
 func (c *Client) Forget(hosts ...remote.Host) {
 	for _, h := range hosts {
 		c.mu.Lock()
@@ -172,7 +171,7 @@ func (c *Client) Forget(hosts ...remote.Host) {
 	}
 }
 
-// Disconnect closes the connection to a host, such as one that doesn't answer. The next command makes another one.
+// Disconnect closes the connection to a host, such as one that doesn't answer. The next command reconnects.
 func (c *Client) Disconnect(h remote.Host) {
 	if p := c.existing(h); p != nil {
 		p.disconnect()
@@ -185,11 +184,11 @@ func (c *Client) existing(h remote.Host) *sharedConn {
 	return c.conns[c.endpointOf(h)]
 }
 
-// Way is how a host is reached, as far as that is known without connecting.
+// Way is how a host is reached, as far as known without connecting.
 type Way struct {
 	Settings  config.HostConfig
-	Addresses []netip.Addr // of the host's name; none where another machine or ssh(1) resolves it
-	OpenSSH   bool         // by running ssh(1)
+	Addresses []netip.Addr // of the host's name; none if another machine or ssh(1) resolves it
+	OpenSSH   bool         // through ssh(1)
 }
 
 // Direct says whether a plain TCP connection leads to the host.
@@ -197,18 +196,18 @@ func (w Way) Direct() bool {
 	return !w.OpenSSH && len(w.Settings.ProxyJump) == 0 && w.Settings.ProxyCommand == ""
 }
 
-// Resolve reads a host's configuration, which may take a run of ssh(1).
+// Resolve reads a host's configuration into the cache, which may run ssh(1).
 func (c *Client) Resolve(ctx context.Context, h remote.Host) {
 	_, _ = c.resolve(ctx, c.endpointOf(h)) // connecting returns the error
 }
 
-// Way reads the configuration and resolves the host's name. The error's class is Configuration, or, with settings,
-// Unreachable for a name without an address, or Timeout.
+// Way reads the configuration and resolves the host's name. The error's class is Configuration or, with valid settings,
+// Unreachable if the name has no address, or Timeout.
 func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 	settings, err := c.resolve(c.lifetime, c.endpointOf(h))
 	w := Way{Settings: settings, OpenSSH: h.OpenSSH}
 	if h.OpenSSH {
-		return w, nil // ssh reports a wrong configuration
+		return w, nil // ssh reports configuration errors
 	}
 	if err != nil || !w.Direct() {
 		return w, err
@@ -225,7 +224,7 @@ func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 	return w, noAddress(settings.HostName, err)
 }
 
-// Shown is the machine that had shown its host key before its login failed with err.
+// Shown returns the machine that had proved its host key before its login failed with err.
 func Shown(err error) (remote.Peer, bool) {
 	if shown, ok := errors.AsType[*loginError](err); ok {
 		return shown.peer, shown.peer.Known()
@@ -233,7 +232,7 @@ func Shown(err error) (remote.Peer, bool) {
 	return remote.Peer{}, false
 }
 
-// Peer is the machine of the host's last connection; false if there was none.
+// Peer returns the machine of the host's last connection; false if there was none.
 func (c *Client) Peer(h remote.Host) (remote.Peer, bool) {
 	if conn := c.lastConnection(h); conn != nil {
 		return conn.peer, conn.peer.Known()
@@ -241,7 +240,7 @@ func (c *Client) Peer(h remote.Host) (remote.Peer, bool) {
 	return remote.Peer{}, false
 }
 
-// LoginTook is how long the last login to the host took, to its first session; 0 if unknown.
+// LoginTook is how long the last login took, up to its first session; 0 if unknown.
 func (c *Client) LoginTook(h remote.Host) time.Duration {
 	conn := c.lastConnection(h)
 	if conn == nil {
@@ -252,7 +251,7 @@ func (c *Client) LoginTook(h remote.Host) time.Duration {
 	return conn.took
 }
 
-// lastConnection may be over; nil for none.
+// lastConnection may have ended; nil if there was none.
 func (c *Client) lastConnection(h remote.Host) *connection {
 	p := c.existing(h)
 	if p == nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-const defaultConnectTimeout = 10 * time.Second // without one from the caller or ssh_config
+const defaultConnectTimeout = 10 * time.Second // if neither the caller nor ssh_config sets one
 
 func (c *Client) connectTimeout(s config.HostConfig) time.Duration {
 	return positive(positive(c.options.ConnectTimeout, s.ConnectTimeout), defaultConnectTimeout)
@@ -31,15 +31,15 @@ func (c *Client) connectTimeout(s config.HostConfig) time.Duration {
 type resolvedEndpoint struct {
 	endpoint
 	config.HostConfig
-	chain  []endpoint          // itself, after those that are reached through it
-	within func(time.Duration) // limits the rest of the attempt from now on
+	chain  []endpoint          // itself, after the endpoints reached through it
+	within func(time.Duration) // limits the rest of the attempt
 }
 
 func (t resolvedEndpoint) address() string { return net.JoinHostPort(t.HostName, strconv.Itoa(t.Port)) }
 
 const maxJumps = 16
 
-// connect makes a connection for commands. Waiting for a turn or a jump host doesn't count toward its time.
+// connect makes a connection for commands. Waiting for a slot or a jump host doesn't count toward its timeout.
 func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 	if slices.Contains(chain, e) || len(chain) > maxJumps {
 		return nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to itself", e.Host)
@@ -63,7 +63,7 @@ func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 		if err == nil || !late || !c.keyring.AnsweredSince(started) {
 			return l, err
 		}
-		started = time.Now() // the user took that long to enter a passphrase
+		started = time.Now() // the user took that long to type a passphrase
 	}
 }
 
@@ -105,7 +105,7 @@ func (c *Client) login(ctx context.Context, t resolvedEndpoint) (*connection, er
 	return l, nil
 }
 
-// handshake does the handshake and the login. The end of ctx closes the connection: nothing else stops them.
+// handshake does the key exchange and the login. When ctx ends, it closes the connection, which alone stops them.
 func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Conn) (*connection, error) {
 	began := time.Now()
 	check, err := c.hostKeyCheck(ctx, t)
@@ -128,7 +128,7 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 		HostKeyAlgorithms: check.algorithms,
 		ClientVersion:     "SSH-2.0-genv",
 		BannerCallback: func(banner string) error {
-			if login.Offered() > 0 { // an earlier one is every login's
+			if login.Offered() > 0 { // earlier banners appear at every login
 				said = cmp.Or(text.LastLine(banner), said)
 			}
 			return nil
@@ -162,13 +162,13 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 
 type loginError struct {
 	error
-	peer     remote.Peer // the machine, if it had shown its host key
-	outdated func() bool // the cause, files or a socket, has changed, so log in again; nil for that of error
+	peer     remote.Peer // the machine, if it had proved its host key
+	outdated func() bool // the cause (files or a socket) changed, so a retry makes sense; nil: as for error
 }
 
 func (e *loginError) Unwrap() error { return e.error }
 
-// Outdated is for remote.Outdated.
+// Outdated implements remote.Outdated.
 func (e *loginError) Outdated() bool {
 	if e.outdated == nil {
 		return remote.Outdated(e.error)
@@ -197,10 +197,10 @@ func noAddress(name string, err error) *remote.Error {
 			"`getent hosts NAME` shows what this machine finds")
 }
 
-// stagger is how long an address may take before the next one is tried too (RFC 8305, section 5).
+// stagger is the delay before the next address is tried too (RFC 8305, section 5).
 const stagger = 250 * time.Millisecond
 
-// dialHost connects to the first address that answers. The error is that of the first address that failed, of the class
+// dialHost connects to the first address that answers, or returns the error of the first that failed. Its class is
 // Configuration if this machine has no address for BindAddress or BindInterface.
 func (c *Client) dialHost(ctx context.Context, s config.HostConfig) (won net.Conn, failed error) {
 	type result struct {
@@ -238,7 +238,7 @@ func (c *Client) dialHost(ctx context.Context, s config.HostConfig) (won net.Con
 	cancel()
 	for ; running > 0; running-- {
 		if r := <-results; r.conn != nil {
-			_ = r.conn.Close() // it came too late
+			_ = r.conn.Close() // too late
 		}
 	}
 	if won != nil {
@@ -259,7 +259,7 @@ func (c *Client) dialFrom(ctx context.Context, s config.HostConfig, to netip.Add
 	return dialer.DialContext(ctx, "tcp", to.String())
 }
 
-// source is BindAddress, or the first address of BindInterface, local ones last, as in ssh.
+// source returns BindAddress, or the first address of BindInterface, link-local ones last, as ssh does.
 func (c *Client) source(ctx context.Context, s config.HostConfig, to netip.Addr) (netip.Addr, error) {
 	if s.BindAddress != "" {
 		family := "ip6"

@@ -20,27 +20,27 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// sessionsPerConnection limits concurrent commands. sshd allows 10 (sshd_config(5), MaxSessions).
+// sessionsPerConnection limits concurrent commands; sshd allows 10 (sshd_config(5), MaxSessions).
 const sessionsPerConnection = 2
 
 type connection struct {
 	link     carrier
 	sessions chan struct{}
-	done     chan struct{} // closed when the connection is over
+	done     chan struct{} // closed when the connection has ended
 	peer     remote.Peer   // the machine at the other end
-	opened   atomic.Bool   // a session was opened, which ends the login
-	retired  atomic.Bool   // it is closed when its sessions have ended
+	opened   atomic.Bool   // a session was opened, which completes the login
+	retired  atomic.Bool   // to be closed once its sessions have ended
 
 	mu   sync.Mutex
-	why  error         // the first reason for its end
-	took time.Duration // by the login and the first session; 0 if unknown, or if the user was asked
+	why  error         // first reason for its end
+	took time.Duration // for the login and the first session; 0 if unknown or the user was asked
 
-	interval time.Duration // of keepalives
-	count    int           // of intervals without an answer that end the connection
-	beat     sync.Mutex    // guards what follows
+	interval time.Duration // between keepalives
+	count    int           // unanswered intervals until the connection is closed
+	beat     sync.Mutex    // guards the following fields
 	timer    *time.Timer
-	asked    bool // a keepalive was not answered yet
-	missed   int  // intervals without an answer
+	asked    bool // a keepalive is unanswered
+	missed   int  // unanswered intervals
 }
 
 func (c *Client) newConnection(s config.HostConfig, over carrier) (*connection, error) {
@@ -48,7 +48,7 @@ func (c *Client) newConnection(s config.HostConfig, over carrier) (*connection, 
 		link: over, sessions: make(chan struct{}, sessionsPerConnection), done: make(chan struct{}),
 		interval: positive(s.ServerAliveInterval, c.options.KeepAlive), count: positive(s.ServerAliveCountMax, 3),
 	}
-	forget := context.AfterFunc(c.lifetime, func() { l.close(errClosed) }) // also if it has been replaced
+	forget := context.AfterFunc(c.lifetime, func() { l.close(errClosed) }) // even if replaced
 	watch := func() {
 		l.end(l.link.wait())
 		forget()
@@ -79,7 +79,7 @@ func (l *connection) alive() bool {
 	}
 }
 
-// endsSoon says whether the connection is ending: its sessions end slightly earlier.
+// endsSoon says whether the connection is ending. Its sessions end slightly earlier.
 func (l *connection) endsSoon() bool {
 	select {
 	case <-l.done:
@@ -89,7 +89,6 @@ func (l *connection) endsSoon() bool {
 	}
 }
 
-// end records the first reason for the connection's end.
 func (l *connection) end(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,22 +112,22 @@ func (l *connection) close(why error) {
 	l.link.close()
 }
 
-// retire closes the connection, at once or when its sessions have ended.
+// retire closes the connection now or once its sessions have ended.
 func (l *connection) retire() {
 	if l.retired.Store(true); len(l.sessions) == 0 {
 		l.close(errClosed)
 	}
 }
 
-// leave gives the place of a session back.
+// leave returns a session's slot.
 func (l *connection) leave() {
 	if <-l.sessions; l.retired.Load() {
 		l.retire()
 	}
 }
 
-// keepAlive sends a request in each interval in which nothing was heard, and closes the connection after count
-// intervals without an answer: the library would wait forever. A timer takes less memory than a goroutine.
+// keepAlive sends a request in each silent interval, and closes the connection after count unanswered intervals: the
+// library would wait forever. A timer takes less memory than a goroutine.
 func (c *Client) keepAlive(l *connection) {
 	l.beat.Lock()
 	defer l.beat.Unlock()
@@ -143,7 +142,7 @@ func (l *connection) tick() {
 	}
 }
 
-// asks says whether to send a request now. While one is not answered, it counts intervals instead.
+// asks says whether to send a request now. While one is unanswered, it counts intervals instead.
 func (l *connection) asks() bool {
 	l.beat.Lock()
 	defer l.beat.Unlock()
@@ -178,7 +177,7 @@ func (c *Client) transport(ctx context.Context, t resolvedEndpoint) (conn net.Co
 	return conn, func() {}, err
 }
 
-// dial resolves the name again and tries its addresses, unless a probe has connected.
+// dial uses a probe's connection or resolves the name again and tries its addresses.
 func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error) {
 	if conn := c.kept(t.endpoint); conn != nil {
 		return conn, nil
@@ -202,7 +201,7 @@ func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error)
 	return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), err)
 }
 
-// jump reaches the host through the last hop, whose connection all hosts behind it share.
+// jump reaches the host through the last hop. All hosts behind that share its connection.
 func (c *Client) jump(ctx context.Context, t resolvedEndpoint) (net.Conn, func(), error) {
 	e, err := lastHop(t.HostConfig)
 	if err != nil {
@@ -239,16 +238,16 @@ func (c *Client) jump(ctx context.Context, t resolvedEndpoint) (net.Conn, func()
 	return conn, release, nil
 }
 
-// carrier carries a connection: our own login, or ssh(1).
+// carrier carries a connection: our own login or ssh(1).
 type carrier interface {
 	newSession() (channel, error)
-	// ping returns when the other end has answered, or the link has ended.
+	// ping returns once the other end answered or the link ended.
 	ping() error
-	// heard says whether something was received since the last call.
+	// heard says whether something arrived since the last call.
 	heard() bool
 	// dial connects from the host to another address.
 	dial(ctx context.Context, host string, port int) (net.Conn, error)
-	// wait returns when the link has ended.
+	// wait returns once the link has ended.
 	wait() error
 	close()
 }
@@ -263,7 +262,7 @@ type channel interface {
 	Close() error
 }
 
-// ownLogin is our own login. ssh.NewClient would start three more goroutines: wait does their work.
+// ownLogin is our own login. It does without ssh.NewClient's three additional goroutines.
 type ownLogin struct {
 	client   *ssh.Client
 	channels <-chan ssh.NewChannel
@@ -273,9 +272,9 @@ type ownLogin struct {
 
 func (l ownLogin) newSession() (channel, error) { return l.client.NewSession() }
 func (l ownLogin) heard() bool                  { return l.read.Swap(false) }
-func (l ownLogin) close()                       { _ = l.client.Close() } // it may be closed already
+func (l ownLogin) close()                       { _ = l.client.Close() } // may be closed already
 
-// wait refuses all requests of the host until the link ends.
+// wait refuses all requests from the host until the link ends.
 func (l ownLogin) wait() error {
 	for {
 		select {
@@ -288,7 +287,7 @@ func (l ownLogin) wait() error {
 			if !open {
 				return l.client.Wait()
 			}
-			_ = r.Reply(false, nil) // as OpenSSH answers keepalives
+			_ = r.Reply(false, nil) // like OpenSSH for keepalives
 		}
 	}
 }
@@ -302,17 +301,17 @@ func (l ownLogin) dial(ctx context.Context, host string, port int) (net.Conn, er
 	return l.client.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 }
 
-// refusedForNow says whether the host refused a session since there are too many: nothing was begun.
+// refusedForNow says whether the host refused a session because it has too many: nothing was started.
 func refusedForNow(err error) bool {
 	_, refused := errors.AsType[*ssh.OpenChannelError](err)
 	return refused
 }
 
-// How many logins may be under way to one address, and through one jump host (sshd_config(5), MaxStartups).
+// Concurrent logins to one address, and through one jump host (sshd_config(5), MaxStartups).
 const (
 	dialsPerAddress = 8
 	dialsPerJump    = 32
-	// placeFor is how long a login keeps its place at a jump host: slow or dead hosts must not delay the others.
+	// placeFor is how long a login holds its slot at a jump host: slow or dead hosts must not delay others.
 	placeFor = 2 * time.Second
 )
 
@@ -329,8 +328,7 @@ func (c *Client) turn(ctx context.Context, name string, limit int) (release func
 
 const spareDescriptors = 128 // for files, agents and child processes
 
-// EnoughDescriptors returns an error if the limit of open files, which package os has raised, is too low for so many
-// hosts.
+// EnoughDescriptors fails if the limit of open files, already raised by package os, is too low for that many hosts.
 func EnoughDescriptors(hosts int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

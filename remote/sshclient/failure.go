@@ -29,7 +29,7 @@ func stopped(ctx context.Context, where string) *remote.Error {
 	return remote.Errorf(remote.Cancelled, "%s: stopped: %w", where, cause)
 }
 
-// dropped is the error of a connection that ended before the handshake, as when too many logins are under way.
+// dropped wraps the end of a connection before the handshake, such as when too many logins run.
 func dropped(cause error) error {
 	return text.Worded("the connection was closed before the handshake (too many logins at once? MaxStartups): "+
 		cause.Error(), cause, remote.ErrBusy)
@@ -74,10 +74,10 @@ func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck
 	return remote.Errorf(remote.Unreachable, "what answers at %s does not speak our SSH: %w", t.address(), err)
 }
 
-const manyKeys = 6 // that sshd takes by default (sshd_config(5), MaxAuthTries)
+const manyKeys = 6 // default of sshd (sshd_config(5), MaxAuthTries)
 
-// endedByKeys reports whether the server ended the login because of the keys: sshd says "Too many authentication
-// failures", others that no method is left (reason 14 in RFC 4253), or just close the connection.
+// endedByKeys says whether the server ended the login because of the number of keys: sshd says "Too many authentication
+// failures", others that no method is left (reason 14 in RFC 4253), or they just close the connection.
 func endedByKeys(login *auth.Login, err error) bool {
 	said := strings.ToLower(err.Error())
 	return strings.Contains(said, "too many authentication") || strings.Contains(said, "disconnect, reason 14:") ||
@@ -89,7 +89,7 @@ func isDrop(err error) bool {
 		errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed)
 }
 
-// printableError is err with a text that is safe for a terminal: servers contribute to it.
+// printableError makes err's text safe for a terminal, as servers contribute to it.
 func printableError(err error) error {
 	said := err.Error()
 	if safe := text.Printable(said); safe != said {
@@ -98,7 +98,7 @@ func printableError(err error) error {
 	return err
 }
 
-// exitOf is a command's exit status and the signal that ended it, which ssh(1) doesn't say.
+// exitOf returns a command's exit status, and the signal that ended it, which ssh(1) doesn't report.
 func exitOf(err error) (status int, signal string, exited bool) {
 	if e, ok := errors.AsType[*ssh.ExitError](err); ok {
 		return e.ExitStatus(), e.Signal(), true
@@ -136,20 +136,20 @@ func (s *Session) verdict(captures ...*capture) error {
 		printableError(s.failed))
 }
 
-// Messages of sudo, sudo-rs and shells, in the C locale, besides those of remote.SudoSays: they share exit statuses.
+// Messages of sudo, sudo-rs and shells in the C locale that remote.SudoSays lacks: exit statuses are ambiguous.
 var (
 	sudoMissing = text.Pattern(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
 	notFound    = text.Pattern(`(?m)^sudo(?:-rs)?: (\S+): command not found`)
-	// crash begins the output of a Go program that crashes, with statusCrashed.
+	// crash starts the output of a crashed Go program, with statusCrashed.
 	crash = text.Pattern(`(?m)^(panic|fatal error): .*$`)
 )
 
 const statusCrashed = 2
 
-const maxSaid = 4096 // of stdout, in which a reason is looked for, in bytes
+const maxSaid = 4096 // bytes of stdout that are searched for a reason
 
-// exitError classifies the failure of a command. Without stderr, the last line of stdout is the reason, as from
-// nologin(8), for a refused session, and from nvidia-smi.
+// exitError classifies a command's failure. Without stderr, stdout's last line is the reason: nologin(8), for a refused
+// session, and nvidia-smi write it there.
 func exitError(host string, status int, signal string, stderr, stdout []byte) *remote.Error {
 	said := string(stderr)
 	last := cmp.Or(text.LastLine(said), text.LastLine(string(stdout[max(0, len(stdout)-maxSaid):])))
@@ -192,7 +192,7 @@ func negotiationError(t resolvedEndpoint, e *ssh.AlgorithmNegotiationError) *rem
 		keyword = "MACs"
 	}
 	host := slices.DeleteFunc(slices.Clone(e.RequestedAlgorithms), func(name string) bool {
-		// extensions of the protocol
+		// protocol extensions
 		return strings.HasPrefix(name, "kex-strict-") || strings.HasPrefix(name, "ext-info-")
 	})
 	has := text.Printable(text.Cut(strings.Join(host, ","), 500))

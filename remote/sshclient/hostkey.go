@@ -24,15 +24,15 @@ type hostKeyCheck struct {
 	client     *Client
 	ctx        context.Context // of the login
 	target     resolvedEndpoint
-	name       hostkeys.Name // to look up
+	name       hostkeys.Name // looked up
 	rules      hostkeys.Rules
 	host       *hostkeys.Known
-	stamp      string // of the files
+	stamp      string // stamp of the files
 	algorithms []string
 
-	seen    bool          // the host has sent a key
-	key     ssh.PublicKey // the accepted one, or the one in the accepted certificate
-	refused error         // why the key was refused
+	seen    bool          // the host sent a key
+	key     ssh.PublicKey // the accepted one, or the one in an accepted certificate
+	refused error         // why it was refused
 }
 
 func (c *Client) hostKeyCheck(ctx context.Context, t resolvedEndpoint) (*hostKeyCheck, error) {
@@ -50,7 +50,7 @@ func (c *Client) hostKeyCheck(ctx context.Context, t resolvedEndpoint) (*hostKey
 		check.algorithms = t.HostKeyAlgorithms
 		return check, nil
 	}
-	// As in ssh, the command is asked for the name without port or alias here.
+	// Like ssh, this asks the command for the name without port or alias.
 	ordered, err := check.ask(check.host, hostkeys.Name{Host: t.HostName})
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (c *Client) hostKeyCheck(ctx context.Context, t resolvedEndpoint) (*hostKey
 	return check, nil
 }
 
-// knownToAll has host keys for all accounts, like ssh's own file, and is used where that is.
+// knownToAll has host keys for all accounts, like ssh's own file, and is used where that one is.
 const sshKnownToAll, knownToAll = "/etc/ssh/ssh_known_hosts", "/etc/genv/ssh_known_hosts"
 
 func (k *hostKeyCheck) files() []string {
@@ -70,11 +70,11 @@ func (k *hostKeyCheck) files() []string {
 	return files
 }
 
-// KnownHosts are options by which ssh(1) knows the keys in knownToAll, too.
+// KnownHosts returns options that make ssh(1) use knownToAll too.
 func (c *Client) KnownHosts(ctx context.Context, h remote.Host) []string {
 	settings, err := c.resolve(ctx, c.endpointOf(h))
 	if err != nil {
-		return nil // ssh says what is wrong
+		return nil // ssh reports the error
 	}
 	return knownHostsOptions(settings.GlobalKnownHosts)
 }
@@ -114,7 +114,7 @@ func (k *hostKeyCheck) callback(_ string, peer net.Addr, key ssh.PublicKey) erro
 	return nil
 }
 
-// verify checks a key in the order of ssh (sshconnect.c, verify_host_key), but asks no DNS (VerifyHostKeyDNS).
+// verify checks a key in ssh's order (sshconnect.c, verify_host_key), without DNS (VerifyHostKeyDNS).
 func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 	if err := k.target.CheckSize(key); err != nil {
 		return remote.Errorf(remote.HostKey, "the host key of %s is refused: %w", k.target.Host, err)
@@ -133,7 +133,7 @@ func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 	return err
 }
 
-// verifyAddress is CheckHostIP: no other key may be known for the address. None is added.
+// verifyAddress implements CheckHostIP: no other key may be known for the address. It adds none.
 func (k *hostKeyCheck) verifyAddress(name hostkeys.Name, key ssh.PublicKey) error {
 	host := k.client.hostKeys.Lookup(k.files(), name)
 	host, err := k.ask(host, name)
@@ -147,7 +147,7 @@ func (k *hostKeyCheck) verifyAddress(name hostkeys.Name, key ssh.PublicKey) erro
 	return nil
 }
 
-// changedError names the files to correct, which needn't be the user's.
+// changedError names the files to correct, which may not be the user's.
 func changedError(err error, changed *hostkeys.Changed) error {
 	step := "remove the old one: " + removeCommand(changed)
 	if changed.Revoked {
@@ -162,10 +162,10 @@ func removeCommand(changed *hostkeys.Changed) string {
 		file := remote.Quote(place.File)
 		command := "ssh-keygen -R " + remote.Quote(changed.Name) + " -f " + file
 		switch {
-		case !filepath.IsAbs(place.File): // as of KnownHostsCommand
+		case !filepath.IsAbs(place.File): // from KnownHostsCommand
 			command = "correct " + place.String()
 		case strings.HasPrefix(place.File, "/etc/"):
-			command = "sudo " + command + " && sudo chmod a+r " + file // OpenSSH before 8.4 has only root read it
+			command = "sudo " + command + " && sudo chmod a+r " + file // OpenSSH before 8.4 makes it private
 		}
 		if !slices.Contains(commands, command) {
 			commands = append(commands, command)
@@ -190,7 +190,7 @@ func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) erro
 	unknown, ok := errors.AsType[*hostkeys.Unknown](err)
 	if t.AcceptNew && !(len(t.KnownHostsCommand) > 0 && ok && unknown.Refused) { // then ssh adds no key
 		added := c.hostKeys.Accept(k.host, key, k.rules, time.Now())
-		if changed, ok := errors.AsType[*hostkeys.Changed](added); ok { // another key was added in the meantime
+		if changed, ok := errors.AsType[*hostkeys.Changed](added); ok { // another key was added meanwhile
 			return changedError(added, changed)
 		}
 		if added != nil {
@@ -215,7 +215,7 @@ func (k *hostKeyCheck) addCommand(key ssh.PublicKey, toAll bool) string {
 	switch {
 	case len(t.ProxyJump) == 0 && t.ProxyCommand == "" && t.HostKeyAlias == "":
 		return "ssh-keyscan -p " + strconv.Itoa(t.Port) + " " + remote.Quote(t.HostName) + add
-	case toAll: // ssh only adds it to the user's own file
+	case toAll: // ssh only writes the user's own file
 		line := k.name.String() + " " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(hostkeys.Plain(key))))
 		return "echo " + remote.Quote(line) + add
 	default:
@@ -223,11 +223,11 @@ func (k *hostKeyCheck) addCommand(key ssh.PublicKey, toAll bool) string {
 	}
 }
 
-// loginKey is the host key of a connection. The first one is checked; later key exchanges must show the same
-// (sshconnect.c, verify_host_key). After the login only its sum is kept: there are thousands.
+// loginKey is a connection's host key. The first one is checked; later key exchanges must show the same (sshconnect.c,
+// verify_host_key). After the login only its hash is kept, as there are thousands.
 type loginKey struct {
 	mu    sync.Mutex
-	known func()        // called when the key is accepted
+	known func()        // called once the key is accepted
 	check *hostKeyCheck // nil after the login
 	sum   [sha256.Size]byte
 }

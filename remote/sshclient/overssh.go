@@ -21,19 +21,19 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// sshLogin is a host that is reached by running ssh(1) for each command.
+// sshLogin is a host reached by running ssh(1) for each command.
 type sshLogin struct {
-	program        string        // the path of ssh
-	arguments      []string      // the configuration file and the destination, the last one after "--"
-	connectTimeout time.Duration // 0: that of ssh_config
-	keepAlive      time.Duration // 0: that of ssh_config
+	program        string        // path of ssh
+	arguments      []string      // configuration file and destination, the last one after "--"
+	connectTimeout time.Duration // 0: from ssh_config
+	keepAlive      time.Duration // 0: from ssh_config
 	host           string
-	path           string   // the ControlPath; empty for none
-	keys           []string // the files of keys and certificates
+	path           string   // ControlPath; empty for none
+	keys           []string // files of keys and certificates
 
 	closed chan struct{}
 	mu     sync.Mutex
-	open   map[*sshProcess]bool // nil once it is closed
+	open   map[*sshProcess]bool // nil once closed
 }
 
 func (l *sshLogin) newSession() (channel, error) {
@@ -50,7 +50,7 @@ func (l *sshLogin) newSession() (channel, error) {
 	return s, nil
 }
 
-// ssh itself finds out that a host doesn't answer.
+// ssh detects dead hosts itself.
 func (l *sshLogin) ping() error { return nil }
 func (l *sshLogin) heard() bool { return true }
 
@@ -77,7 +77,7 @@ func (l *sshLogin) close() {
 	close(l.closed)
 }
 
-// overSSH makes a connection by ssh(1). Whether the host is reachable, only a command shows.
+// overSSH makes a connection by ssh(1). Only a command shows whether the host is reachable.
 func (p *sharedConn) overSSH() (*connection, error) {
 	c := p.client
 	switch {
@@ -92,7 +92,7 @@ func (p *sharedConn) overSSH() (*connection, error) {
 	if err != nil {
 		return nil, remote.Errorf(remote.Configuration, "%s: %w", p.endpoint.Host, err)
 	}
-	settings, _ := c.resolve(c.lifetime, p.endpoint) // ssh may honour what our own login can't
+	settings, _ := c.resolve(c.lifetime, p.endpoint) // ssh may support what our own login doesn't
 	l, err := c.newConnection(settings, &sshLogin{
 		program: c.resolver.Program(),
 		arguments: slices.Concat(
@@ -113,7 +113,7 @@ func (p *sharedConn) overSSH() (*connection, error) {
 // openSSHStep is the next step where ssh(1) can do more than our own login.
 const openSSHStep = "use --ssh openssh, or `ssh: openssh` for the host in hosts.yaml"
 
-// expected is the machine with the known key, which ssh checks.
+// expected returns the machine with the known key, which ssh checks.
 func (p *sharedConn) expected(ctx context.Context, settings config.HostConfig) remote.Peer {
 	t := resolvedEndpoint{endpoint: p.endpoint, HostConfig: settings}
 	check, err := p.client.hostKeyCheck(ctx, t)
@@ -144,7 +144,7 @@ func (s *Session) sshFailed(l *sshLogin) *remote.Error {
 
 func (l *sshLogin) stamp() string { return stampOf(l.path) + folder.Stamp(l.keys...) }
 
-// stampOf changes when this user makes or removes a socket. Sockets of others in a shared folder must not cause logins.
+// stampOf changes when this user creates or removes a socket. Others' sockets in a shared folder must not cause logins.
 func stampOf(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil {

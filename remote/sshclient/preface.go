@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// What OpenSSH accepts before a server's version string (RFC 4253, section 4.2), such as output of a ProxyCommand. The
-// SSH library takes lines of up to 255 bytes.
+// OpenSSH's limits for text before a server's version (RFC 4253, section 4.2), such as output of a ProxyCommand. The
+// SSH library only takes lines of up to 255 bytes.
 const (
 	maxPrefaceLines = 1024
 	maxPrefaceLine  = 8192
@@ -44,14 +44,14 @@ func skipPreface(r io.ByteReader) error {
 	return fmt.Errorf("%d lines came, and none was the version of an SSH server", maxPrefaceLines)
 }
 
-// afterPreface is a connection without what precedes the version string. It buffers both: the library reads byte by
-// byte, and a host that sends as much as it may would cost seconds of CPU time.
+// afterPreface is a connection without the text before the version. It buffers up to there: the library reads byte by
+// byte, and a host that sends as much as allowed would cost seconds of CPU time.
 type afterPreface struct {
 	net.Conn
 	skipped bool
-	buffer  *bufio.Reader // nil when it is empty and the version has been read
-	version string        // the part of it that was read and not returned yet
-	heard   atomic.Bool   // something was read since this was set to false
+	buffer  *bufio.Reader // nil once empty and the version is read
+	version string        // the part that was read but not returned yet
+	heard   atomic.Bool   // something was read since this was reset
 }
 
 func (a *afterPreface) Read(p []byte) (int, error) {
@@ -70,7 +70,7 @@ func (a *afterPreface) Read(p []byte) (int, error) {
 	case a.buffer != nil && (a.buffer.Buffered() > 0 || len(p) == 1):
 		return a.buffer.Read(p)
 	}
-	a.buffer = nil // frees it before the connection ends
+	a.buffer = nil // frees it early
 	n, err := a.Conn.Read(p)
 	if n > 0 {
 		a.heard.Store(true)
@@ -78,8 +78,8 @@ func (a *afterPreface) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// capture keeps what a command writes, up to a limit. More is dropped, and calls onOverflow once, which ends the
-// command. It returns no error, after which the SSH library would hang.
+// capture keeps a command's output up to a limit. On overflow it drops the rest and calls onOverflow once, which ends
+// the command. It returns no error, as that would hang the SSH library.
 type capture struct {
 	name       string // stdout or stderr
 	limit      int64
@@ -114,12 +114,12 @@ func (c *capture) overflowed() bool {
 	return c.overflow
 }
 
-// drain reads everything, with half the stack of io.Copy, for thousands of hosts at a time.
+// drain reads everything with half the stack of io.Copy, for thousands of hosts at once.
 func drain(r io.Reader, c *capture) {
 	buffer := make([]byte, 256)
 	for {
 		n, err := r.Read(buffer)
-		_, _ = c.Write(buffer[:n]) // it returns no error
+		_, _ = c.Write(buffer[:n]) // never fails
 		if err != nil {
 			return
 		}

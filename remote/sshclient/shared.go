@@ -14,34 +14,34 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// endpoint identifies a connection: the host, and the hops that replace its ProxyJump (ssh -J).
+// endpoint identifies a connection: the host, and hops that replace its ProxyJump (ssh -J).
 type endpoint struct {
 	config.Lookup
-	via     string // the hops, separated by commas; empty for those of ssh_config
-	openSSH bool   // reached by running ssh(1)
+	via     string // comma-separated; empty: those of ssh_config
+	openSSH bool   // through ssh(1)
 }
 
-// sharedConn is the connection to an endpoint, if any, for all commands and all hosts behind it.
+// sharedConn is an endpoint's connection for all commands and all hosts behind it.
 type sharedConn struct {
 	client   *Client
 	endpoint endpoint
 
 	mu      sync.Mutex
-	conn    *connection // the last one, which may be over
-	attempt *attempt    // the last one, which may be under way
-	closed  bool        // ends an attempt under way
+	conn    *connection // the last one; may have ended
+	attempt *attempt    // the last one; may be running
+	closed  bool        // ends a running attempt
 }
 
-// attempt is one to connect, for which several callers may wait.
+// attempt is one attempt to connect. Several callers may wait for it.
 type attempt struct {
-	done  chan struct{} // closed when the other fields may be read
+	done  chan struct{} // closed once the other fields may be read
 	conn  *connection
 	err   error
 	ended time.Time
 }
 
-// connected returns the open connection, or makes one. The attempt goes on if a caller gives up. chain are the
-// endpoints that are reached through this one.
+// connected returns the open connection or makes one. The attempt continues if a caller gives up. chain are the
+// endpoints reached through this one.
 func (p *sharedConn) connected(ctx context.Context, chain []endpoint) (*connection, error) {
 	a, err := p.begin(chain)
 	if err != nil {
@@ -90,9 +90,9 @@ func (p *sharedConn) dial(chain []endpoint) (*connection, error) {
 	return p.client.connect(p.endpoint, chain)
 }
 
-// usable reports whether another caller may use the attempt: it is under way, its connection is open, or it is the
-// recent failure of a jump host. That is the answer for every host behind it: a thousand must not wait for the same
-// timeout one after the other, nor have sshd lock this machine out (sshd_config(5), PerSourcePenalties).
+// usable says whether another caller may use the attempt: it runs, its connection is open, or it is a jump host's
+// recent failure. That counts for every host behind it: a thousand must not wait for the same timeout one by one, nor
+// make sshd lock this machine out (sshd_config(5), PerSourcePenalties).
 func (a *attempt) usable(jump bool) bool {
 	if a.ended.IsZero() || a.err == nil {
 		return a.ended.IsZero() || a.conn.alive()
@@ -117,7 +117,7 @@ func (p *sharedConn) disconnect() {
 	}
 }
 
-// close ends the connection for good, in the given way, and an attempt under way when that is over.
+// close ends the connection for good, as end does, and a running attempt once that is over.
 func (p *sharedConn) close(end func(*connection)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,9 +127,9 @@ func (p *sharedConn) close(end func(*connection)) {
 	}
 }
 
-// Probe finds out whether a host's sshd answers: it connects and waits for the first byte, without a login. The error
-// wraps remote.ErrNoProbe where a jump host, a ProxyCommand or ssh(1) is on the way. Its class is Unreachable without a
-// connection, and Timeout for one that stayed silent until ctx ended.
+// Probe checks whether a host's sshd answers: it connects and waits for the first byte, without a login. The error
+// wraps remote.ErrNoProbe if a jump host, ProxyCommand or ssh(1) is in between. Its class is Unreachable if there was
+// no connection, and Timeout if that stayed silent until ctx ended.
 func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	e := c.endpointOf(h)
 	if e.openSSH {
@@ -137,7 +137,7 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	}
 	settings, err := c.resolve(c.lifetime, e)
 	if err != nil || len(settings.ProxyJump) > 0 || settings.ProxyCommand != "" {
-		return remote.ErrNoProbe // a full attempt says what is wrong with the configuration
+		return remote.ErrNoProbe // a full attempt reports configuration errors
 	}
 	conn, err := c.dialHost(ctx, settings)
 	if remote.ClassOf(err) == remote.Configuration && err != nil {
@@ -170,7 +170,7 @@ func (g *greetedConn) Read(p []byte) (int, error) { return g.all.Read(p) }
 
 const greetedFor = 10 * time.Second
 
-// keep keeps a connection for greetedFor, for a login: without one it may count as an attack (sshd_config(5),
+// keep keeps a connection for greetedFor, for a login: without one, it may count as an attack (sshd_config(5),
 // PerSourcePenalties).
 func (c *Client) keep(e endpoint, conn net.Conn) {
 	if old := c.kept(e); old != nil {

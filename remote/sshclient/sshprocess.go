@@ -20,7 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// sshAlways comes first on the command line, so no ssh_config overrides it.
+// sshAlways precedes all other options, so that no ssh_config overrides it.
 var sshAlways = []string{
 	"-T", "-a", "-x", "-oBatchMode=yes", "-oStrictHostKeyChecking=yes", "-oControlMaster=no",
 	"-oClearAllForwardings=yes",
@@ -38,12 +38,12 @@ func (l *sshLogin) running(line string) []string {
 	return append(append(words, l.arguments...), line)
 }
 
-// wholeSeconds rounds up: 0 would mean no limit.
+// wholeSeconds rounds up, as 0 would mean no limit.
 func wholeSeconds(d time.Duration) string {
 	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
 }
 
-// sshEnvironment has sudo and shells speak English on hosts that accept variables (SendEnv).
+// sshEnvironment makes sudo and shells speak English on hosts that accept variables (SendEnv).
 func sshEnvironment() []string {
 	localized := func(variable string) bool {
 		return strings.HasPrefix(variable, "LC_") || strings.HasPrefix(variable, "LANG")
@@ -53,21 +53,21 @@ func sshEnvironment() []string {
 
 const sshGrace = 500 * time.Millisecond
 
-// sshFailedStatus is the exit status of an ssh that ran no command or lost the connection, but perhaps of the command.
+// sshFailedStatus: ssh ran no command, or lost the connection. The command itself may also exit with it.
 const sshFailedStatus = 255
 
-// errSSH is the error of Wait for sshFailedStatus: ssh's last words on stderr say why.
+// errSSH is the error of Wait for sshFailedStatus. The end of stderr says why.
 var errSSH = errors.New("ssh failed")
 
 var errEnded = errors.New("the session has ended")
 
 type processGroup struct {
 	command *exec.Cmd
-	ended   chan struct{} // closed when the command has ended
+	ended   chan struct{} // closed once the command has ended
 	err     error         // of the command, valid after ended
 
 	mu   sync.Mutex
-	gone bool // the PID may be another process's
+	gone bool // the PID may have been reused
 }
 
 func startGroup(command *exec.Cmd) (*processGroup, error) {
@@ -75,8 +75,8 @@ func startGroup(command *exec.Cmd) (*processGroup, error) {
 	return &processGroup{command: command, ended: make(chan struct{})}, command.Start()
 }
 
-// reap waits for the command, and kills its children if asked. Else it waits for those that have its stderr open;
-// signals reach them until then.
+// reap waits for the command, and kills its children if asked. Otherwise it also waits for those that hold its stderr;
+// until then, signals reach them.
 func (g *processGroup) reap(children bool) {
 	if children {
 		for unix.Waitid(unix.P_PID, g.command.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
@@ -89,7 +89,7 @@ func (g *processGroup) reap(children bool) {
 	close(g.ended)
 }
 
-// forget ends signals, since the PID may be another process's.
+// forget stops signals, as the PID may be reused.
 func (g *processGroup) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,7 +100,7 @@ func (g *processGroup) signal(signal unix.Signal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.gone {
-		_ = unix.Kill(-g.command.Process.Pid, signal) // it may have ended already
+		_ = unix.Kill(-g.command.Process.Pid, signal) // may have ended already
 	}
 }
 
@@ -112,10 +112,10 @@ func (g *processGroup) end(signal unix.Signal, within time.Duration) {
 // sshProcess is an ssh that runs one command: a channel.
 type sshProcess struct {
 	login *sshLogin
-	pipes [3]struct{ ours, theirs *os.File } // the ends of stdin, stdout, stderr
+	pipes [3]struct{ ours, theirs *os.File } // ends of stdin, stdout, stderr
 
 	mu     sync.Mutex
-	ssh    *processGroup // nil if it was not started
+	ssh    *processGroup // nil if not started
 	ending bool          // end was called
 }
 
@@ -136,16 +136,15 @@ func (l *sshLogin) newProcess() (*sshProcess, error) {
 
 func (s *sshProcess) closePipes() {
 	for _, p := range s.pipes {
-		_, _ = p.ours.Close(), p.theirs.Close() // they may be closed already, or not be there
+		_, _ = p.ours.Close(), p.theirs.Close() // may be closed already, or nil
 	}
 }
 
-// Our ends of the pipes.
 func (s *sshProcess) StdinPipe() (io.WriteCloser, error) { return s.pipes[0].ours, nil }
 func (s *sshProcess) StdoutPipe() (io.Reader, error)     { return s.pipes[1].ours, nil }
 func (s *sshProcess) StderrPipe() (io.Reader, error)     { return s.pipes[2].ours, nil }
 
-// Start starts ssh in its own process group. Only output shows that the host has accepted the command.
+// Start starts ssh in its own process group. Only output shows that the host accepted the command.
 func (s *sshProcess) Start(commandLine string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,14 +168,14 @@ func (s *sshProcess) Start(commandLine string) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.ending {
-			s.closePipes() // a ControlMaster has the other ends too, and may be frozen
+			s.closePipes() // a ControlMaster also has the other ends, and may be frozen
 		}
 	}()
 	return nil
 }
 
-// Wait returns when ssh has ended: nil for success, an *exec.ExitError for a failed command, errSSH, or another error
-// if the command's status is unknown.
+// Wait returns when ssh has ended: nil for success, *exec.ExitError if the command failed, errSSH, or another error if
+// the command's status is unknown.
 func (s *sshProcess) Wait() error {
 	<-s.ssh.ended
 	exit, ok := errors.AsType[*exec.ExitError](s.ssh.err)
@@ -202,7 +201,7 @@ func (s *sshProcess) end() *processGroup {
 	return s.ssh
 }
 
-// Close ends ssh and its children, and returns when they have ended.
+// Close ends ssh and its children, and waits for them.
 func (s *sshProcess) Close() error {
 	s.login.mu.Lock()
 	delete(s.login.open, s)
@@ -216,8 +215,8 @@ func (s *sshProcess) Close() error {
 
 const proxyGrace = 2 * time.Second // for a ProxyCommand to end after SIGHUP
 
-// proxyCommand runs a ProxyCommand as OpenSSH does: a shell that `exec` replaces, with one end of a socket as stdin and
-// stdout. The administrator wrote it, and tokens insert nothing that a shell interprets.
+// proxyCommand runs a ProxyCommand like OpenSSH: a shell that `exec` replaces, with a socket as stdin and stdout. The
+// administrator wrote it, and tokens insert nothing that a shell interprets.
 func (c *Client) proxyCommand(line string) (net.Conn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -255,14 +254,14 @@ type proxyConn struct {
 	closed sync.Once
 }
 
-// Close sends SIGHUP to the command and its children, and later SIGKILL.
+// Close sends SIGHUP to the command and its children, and SIGKILL later.
 func (p *proxyConn) Close() error {
 	err := p.Conn.Close()
 	p.closed.Do(func() { p.end(unix.SIGHUP, proxyGrace) })
 	return err
 }
 
-// explain adds the last stderr line of the command, which may be ending, to an error.
+// explain adds the command's last line of stderr to err. The command may still be ending.
 func (p *proxyConn) explain(err error, greeted bool) error {
 	busy := false
 	if isDrop(err) && !greeted {
@@ -279,11 +278,11 @@ func (p *proxyConn) explain(err error, greeted bool) error {
 	return err
 }
 
-// serverIsBusy says whether a server closed the connection: the bastion, as ssh reports, or silently the host behind
-// it. Other failures of commands repeat.
+// serverIsBusy says whether a server dropped the connection: the bastion, as ssh reports, or, silently, the host behind
+// it. Other failures of the command would recur.
 func (p *proxyConn) serverIsBusy() bool {
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // ends a command that waits for more
+		_ = half.CloseWrite() // ends a command that waits for input
 	}
 	ended := p.endsWithin(proxyGrace)
 	said := p.stderr.String()
