@@ -16,12 +16,12 @@ type Activation struct {
 	Username snapshot.Username
 	PID      snapshot.PID       // 0 for none
 	KernelID string             // empty for none
-	Config   snapshot.EnvConfig // that of a new environment; in an existing one it replaces what is set
+	Config   snapshot.EnvConfig // of a new environment; replaces what is set in an existing one
 	At       snapshot.Date
 }
 
-// Activate registers the environment if it is new, and the process or kernel in it: for its user and root alone. After
-// an error, which wraps ErrRequest, ErrNotOwner or ErrActive, nothing has changed.
+// Activate registers the process or kernel in the environment, which it creates if needed. Only the environment's user
+// and root may. After an error, which wraps ErrRequest, ErrNotOwner or ErrActive, nothing has changed.
 func (f *Files) Activate(a Activation) error {
 	if err := a.check(); err != nil {
 		return err
@@ -56,7 +56,8 @@ func (a *Activation) check() error {
 		CheckName("the kernel id", a.KernelID), CheckConfig(a.Config))
 }
 
-// elsewhere is another environment in which it is. A kernel belongs to the user of its environment, also for root.
+// elsewhere returns another environment with the process or kernel. A kernel belongs to its environment's user, even if
+// root asks.
 func (f *Files) elsewhere(a Activation) *snapshot.Environment {
 	user := a.UID
 	if env := f.Environment(a.EID); env != nil {
@@ -78,8 +79,8 @@ func (f *Files) Deactivate(pid snapshot.PID) (successors []snapshot.PID) {
 	return successors
 }
 
-// Remove removes a process, 0 for none, or a Jupyter kernel from its environment, which ends with its last one unless
-// others still run in it: these are registered instead.
+// Remove removes a process (0: none) or a Jupyter kernel from its environment. When that was the last one, processes
+// that still run in the environment are registered instead; without any, the environment ends.
 func (f *Files) Remove(env *snapshot.Environment, pid snapshot.PID, kernel string) (successors []snapshot.PID) {
 	if pid != 0 {
 		f.Leave(pid, env.UID)
@@ -94,13 +95,13 @@ func (f *Files) Remove(env *snapshot.Environment, pid snapshot.PID, kernel strin
 	return successors
 }
 
-// Leave notes that a process has left its environment, whatever its environ names, until it is activated again.
+// Leave notes that a process left its environment until it is activated again, whatever its environ says.
 func (f *Files) Leave(pid snapshot.PID, uid snapshot.UID) {
 	f.Answers = without(f.Answers, func(old snapshot.Answer) bool { return old.PID == pid })
 	f.answer(snapshot.Answer{PID: pid, UID: uid})
 }
 
-// Remember keeps the answers of a look, except about processes that have left since.
+// Remember adds the answers of a look, except for processes that left since.
 func (f *Files) Remember(answers []snapshot.Answer) {
 	for _, a := range answers {
 		same := func(old snapshot.Answer) bool { return old.PID == a.PID && old.Start == a.Start }
@@ -125,7 +126,7 @@ func (f *Files) answer(a snapshot.Answer) {
 	}
 }
 
-// Configure replaces the configuration; attachments stay. The error wraps ErrNoEnvironment or ErrRequest.
+// Configure replaces the configuration. The error wraps ErrNoEnvironment or ErrRequest.
 func (f *Files) Configure(eid snapshot.EnvID, config snapshot.EnvConfig) error {
 	env, err := f.registered(eid)
 	if err != nil {
@@ -143,7 +144,7 @@ func CheckConfig(c snapshot.EnvConfig) error {
 	switch {
 	case c.GPUs != nil && *c.GPUs < 1:
 		return Refuse("%d GPUs: ask for at least 1", *c.GPUs)
-	case c.GPUs != nil && *c.GPUs > math.MaxInt32: // the state files could not be read again
+	case c.GPUs != nil && *c.GPUs > math.MaxInt32: // couldn't be read back from the state files
 		return Refuse("%d GPUs: no host has as many", *c.GPUs)
 	}
 	return CheckName("the name", c.Name)

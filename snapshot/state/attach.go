@@ -10,40 +10,40 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// AttachRequest asks for devices, by their number or by their indices.
+// AttachRequest asks for devices by number or by index.
 type AttachRequest struct {
 	EID           snapshot.EnvID         `json:"eid"`
-	Count         int                    `json:"count,omitempty"` // of devices, with those that it has; 0 with Indices
+	Count         int                    `json:"count,omitempty"` // of devices, including those it has; 0 with Indices
 	Indices       []snapshot.DeviceIndex `json:"indices,omitzero"`
-	OverSubscribe bool                   `json:"over_subscribe,omitempty"` // attach devices even if they have no room
+	OverSubscribe bool                   `json:"over_subscribe,omitempty"` // even if devices have no room
 	Availability
 	Instances []InstanceRequest `json:"mig,omitempty"`       // instead of Count and Indices
-	Memory    snapshot.Memory   `json:"gpu_memory,omitzero"` // capacity on each device; unknown asks for whole devices
+	Memory    snapshot.Memory   `json:"gpu_memory,omitzero"` // on each device; unknown: whole devices
 	At        snapshot.Date     `json:"-"`
 }
 
-// Availability is what the asker knows of the devices.
+// Availability is what the requester knows about the devices.
 type Availability struct {
-	// States are those of devices that aren't known to be unused: see gpus.States.
+	// States has the devices that aren't known to be unused: see gpus.States.
 	States map[snapshot.DeviceIndex]gpus.State `json:"states,omitzero"`
 	// Last are attached after others in the same state, in this order: see gpus.Last.
 	Last []snapshot.DeviceIndex `json:"last,omitzero"`
-	// Only are those that may be attached without OverSubscribe, since nothing is known of the others; nil for all.
+	// Only these may be attached without OverSubscribe, as the others are unknown; nil: all.
 	Only []snapshot.DeviceIndex `json:"only,omitzero"`
-	Kept []snapshot.DeviceIndex `json:"-"` // by root's service, for others who wait
+	Kept []snapshot.DeviceIndex `json:"-"` // by root's service, for waiting users
 }
 
 // InstanceRequest asks for a MIG instance of a device.
 type InstanceRequest struct {
 	Index  snapshot.DeviceIndex `json:"device"`
 	UUID   snapshot.GPUUUID     `json:"uuid"`
-	Memory snapshot.Memory      `json:"gpu_memory,omitzero"` // of the instance; unknown for that of the device
-	Shares bool                 `json:"shares,omitempty"`    // the environment has its memory with another instance
+	Memory snapshot.Memory      `json:"gpu_memory,omitzero"` // of the instance; unknown: as of the device
+	Shares bool                 `json:"shares,omitempty"`    // it shares its memory with another instance of the environment
 }
 
-// Attach attaches an environment to devices, the best first (see Room), and returns all that it has then. An
-// environment has a whole device alone, or several share it by capacity. After an error, which wraps ErrRequest,
-// ErrUnavailable or ErrNoDevices, nothing has changed. As in 1.4.3, the environment need not be registered.
+// Attach attaches devices to an environment, the best first (see Room), and returns all that it has. A device belongs
+// to one environment, or several share it by capacity. After an error, which wraps ErrRequest, ErrUnavailable or
+// ErrNoDevices, nothing has changed. As in 1.4.3, the environment need not be registered.
 func (f *Files) Attach(r AttachRequest) ([]snapshot.DeviceIndex, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (f *Files) Attach(r AttachRequest) ([]snapshot.DeviceIndex, error) {
 	return f.AttachedTo(r.EID), nil
 }
 
-// attach doesn't change the old list, which a caller may have.
+// attach keeps the old list intact, as a caller may have it.
 func attach(d *snapshot.Device, a snapshot.Attachment) {
 	d.Attachments = append(slices.Clone(d.Attachments), a)
 }
@@ -96,7 +96,7 @@ func (f *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 	return free[:max(missing, 0)], nil
 }
 
-// Room are the devices that may be attached for a request, the best ones first.
+// Room returns the devices that a request may get, the best first.
 func (f *Files) Room(r AttachRequest) (free []*snapshot.Device) {
 	for i := range f.Devices {
 		if d := &f.Devices[i]; d.Attachment(r.EID) == nil && r.fits(d) {
@@ -112,7 +112,7 @@ func (f *Files) Room(r AttachRequest) (free []*snapshot.Device) {
 	return free
 }
 
-// CheckRequest refuses more GPUs than the host has, and more memory than any of them.
+// CheckRequest refuses more GPUs than the host has, or more memory than its largest one has.
 func (f *Files) CheckRequest(r AttachRequest) error {
 	n, total, most := max(r.Count, len(r.Indices)), len(f.Devices), f.largest()
 	switch {
@@ -133,7 +133,7 @@ func (f *Files) tooMany(r AttachRequest, available int) error {
 		e.Conflicts = f.conflicts(r.EID, nil)
 	}
 	kept := r.Kept
-	r.Kept = nil // said once
+	r.Kept = nil // named once, below
 	for i := range f.Devices {
 		if d := &f.Devices[i]; d.Attachment(r.EID) == nil && r.refuses(d) != "" {
 			e.Reason += "; " + r.refuses(d)
@@ -146,7 +146,7 @@ func (f *Files) tooMany(r AttachRequest, available int) error {
 	return e
 }
 
-// largest is the memory of the largest device; unknown if that of any is.
+// largest returns the memory of the largest device; unknown if any is.
 func (f *Files) largest() (most snapshot.Memory) {
 	for i := range f.Devices {
 		switch total := f.Devices[i].TotalMemory; {
@@ -183,7 +183,7 @@ func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 
 const keptForWaits = "kept for people who wait: `genv gpus` names them, and --wait waits for the next turn"
 
-// refuses says why a device isn't attached for a request, whatever room it has; empty if it may be.
+// refuses says why a device can't be attached, however much room it has; empty if it can.
 func (r *AttachRequest) refuses(d *snapshot.Device) string {
 	switch state := r.States[d.Index]; {
 	case state == gpus.Failed:
@@ -224,8 +224,8 @@ func (r *AttachRequest) fits(d *snapshot.Device) bool {
 	return r.Memory.Bytes() <= room
 }
 
-// Resize changes the capacity on an environment's devices, but not of MIG instances; unknown is the whole device.
-// Without room the error wraps ErrUnavailable.
+// Resize changes the capacity of an environment on its devices, except MIG instances; unknown: the whole device. The
+// error wraps ErrUnavailable if there is no room.
 func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 	r := AttachRequest{EID: eid, Memory: memory}
 	for i := range f.Devices {
@@ -250,7 +250,7 @@ func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 	return nil
 }
 
-// Detach ends attachments to the given devices, or to all if none is given, and returns the remaining ones.
+// Detach removes attachments to the given devices, or to all if none is given, and returns those that remain.
 func (f *Files) Detach(eid snapshot.EnvID, indices ...snapshot.DeviceIndex) []snapshot.DeviceIndex {
 	for i := range f.Devices {
 		if d := &f.Devices[i]; len(indices) == 0 || slices.Contains(indices, d.Index) {
@@ -260,17 +260,17 @@ func (f *Files) Detach(eid snapshot.EnvID, indices ...snapshot.DeviceIndex) []sn
 	return f.AttachedTo(eid)
 }
 
-// Conflict is an attachment that prevents another environment's request.
+// Conflict is an attachment that prevents a request.
 type Conflict struct {
 	Index    snapshot.DeviceIndex `json:"device"`
 	EID      snapshot.EnvID       `json:"eid"`
-	UID      *snapshot.UID        `json:"uid,omitempty"`       // nil if the environment is not registered
+	UID      *snapshot.UID        `json:"uid,omitempty"`       // nil if the environment isn't registered
 	Username snapshot.Username    `json:"username,omitempty"`  // empty if unknown
-	Memory   snapshot.Memory      `json:"gpu_memory,omitzero"` // unknown for the whole device
+	Memory   snapshot.Memory      `json:"gpu_memory,omitzero"` // unknown: the whole device
 	Since    snapshot.Date        `json:"since,omitzero"`
 }
 
-// String quotes and truncates texts that users chose.
+// String quotes and truncates texts from users.
 func (a Conflict) String() string {
 	who := ""
 	switch {
@@ -283,7 +283,7 @@ func (a Conflict) String() string {
 		cmp.Or(a.Memory.String(), "it"), a.Since.ISO())
 }
 
-// conflicts are the attachments of other environments: to one device, or to all devices if index is nil.
+// conflicts returns other environments' attachments to one device, or to all if index is nil.
 func (f *Files) conflicts(eid snapshot.EnvID, index *snapshot.DeviceIndex) []Conflict {
 	var list []Conflict
 	environments := snapshot.ByID(f.Environments)
@@ -347,7 +347,7 @@ func (f *Files) attachInstances(r AttachRequest) error {
 	return nil
 }
 
-// together is the capacity with another instance: as configured, else the sum; unknown if one is unknown.
+// together returns the capacity with one more instance: as configured, else the sum; unknown if either is.
 func together(before, more, configured snapshot.Memory) snapshot.Memory {
 	if configured.Known() {
 		return configured

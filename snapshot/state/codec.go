@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// File is one of the two state files, which genv 1.4.3 reads and writes too.
+// File is one of the two state files, which genv 1.4.3 uses too.
 type File int
 
 const (
@@ -23,21 +23,21 @@ const (
 
 func (f File) String() string { return [...]string{"envs.json", "devices.json"}[f] }
 
-// Contents are the bytes of both state files; nil for no file.
+// Contents has the bytes of both state files; nil if missing.
 type Contents [2][]byte
 
-// Same says whether two contents of a file are the same; no file is not an empty one.
+// Same compares contents. A missing file differs from an empty one.
 func Same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// Limits of the state files, which any user may write: far below a controller's, which would refuse all of the host.
+// Limits of the state files, which any user may write: far below a controller's, which refuses the whole host.
 const (
-	maxValues      = 1 << 18 // of each file, counted by the commas between them
-	maxOlderValues = 1 << 14 // of a file of an older version: a conversion takes kilobytes for each
-	maxAttachments = 10_000  // of all devices
+	maxValues      = 1 << 18 // per file, counted by commas
+	maxOlderValues = 1 << 14 // per file of an older version: converting takes kilobytes per value
+	maxAttachments = 10_000  // on all devices
 )
 
-// Decode reads a state file, also of earlier versions. What can't be read of an entry is left out, with a warning. An
-// error, which wraps snapshot.ErrInvalid, is about the whole file.
+// Decode reads a state file, also of earlier versions. It skips unreadable parts of entries with a warning. An error,
+// which wraps snapshot.ErrInvalid, is about the whole file.
 func (f *Files) Decode(file File, data []byte) error {
 	values := bytes.Count(data, []byte{','})
 	if values > maxValues {
@@ -69,7 +69,7 @@ func (f *Files) decode(file File, data []byte) (err error) {
 	return err
 }
 
-// Encode is the content of a state file; nil if there is to be no devices.json.
+// Encode returns the content of a state file; nil for no devices.json.
 func (f *Files) Encode(file File) ([]byte, error) {
 	switch {
 	case file == Envs:
@@ -80,13 +80,13 @@ func (f *Files) Encode(file File) ([]byte, error) {
 	return snapshot.EncodeDevices(f.Devices)
 }
 
-// readDevices reads devices.json. Attachments to a device with unknown memory stay.
+// readDevices reads devices.json. Attachments to a device with unknown memory remain.
 func readDevices(data []byte) ([]snapshot.Device, []string, error) {
 	devices, odd, err := snapshot.ReadDevices(data)
 	attachments := 0
 	for i := range devices {
 		if d := &devices[i]; !d.TotalMemory.Known() {
-			d.TotalMemory = snapshot.MiB(0) // without a number the device could not be written
+			d.TotalMemory = snapshot.MiB(0) // needed to write the device
 		}
 		if attachments += len(devices[i].Attachments); attachments > maxAttachments {
 			return nil, nil, fmt.Errorf("%w: more than %d attachments", snapshot.ErrInvalid, maxAttachments)
@@ -97,7 +97,7 @@ func readDevices(data []byte) ([]snapshot.Device, []string, error) {
 
 // Errors that callers distinguish with errors.Is.
 var (
-	// ErrNoDevices says that there is no devices.json: pass nvidia-smi's answer to disk.Store.RegisterDevices.
+	// ErrNoDevices means that there is no devices.json: pass nvidia-smi's answer to disk.Store.RegisterDevices.
 	ErrNoDevices = errors.New("the GPUs of this host are not registered yet")
 
 	ErrUnavailable   = errors.New("not available") // see UnavailableError
@@ -108,12 +108,12 @@ var (
 	ErrActive        = errors.New("already in an active environment")
 )
 
-// Refuse is fmt.Errorf for an error that wraps ErrRequest.
+// Refuse returns an error that wraps ErrRequest.
 func Refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrRequest, fmt.Errorf(format, args...))
 }
 
-// CheckName is snapshot.CheckName with an error that wraps ErrRequest.
+// CheckName is snapshot.CheckName, wrapped in ErrRequest.
 func CheckName(name, value string) error {
 	if err := snapshot.CheckName(name, value); err != nil {
 		return Refuse("%w", err)
@@ -121,7 +121,7 @@ func CheckName(name, value string) error {
 	return nil
 }
 
-// CheckEID is CheckName for the id of an environment.
+// CheckEID checks the id of an environment. The error wraps ErrRequest.
 func CheckEID(eid snapshot.EnvID) error {
 	if eid == "" {
 		return Refuse("an environment needs an id")
@@ -129,7 +129,7 @@ func CheckEID(eid snapshot.EnvID) error {
 	return CheckName("the environment id", string(eid))
 }
 
-// CheckMemory refuses a capacity of nothing, and one that is written too long. The error wraps ErrRequest.
+// CheckMemory refuses zero capacity and overlong texts. The error wraps ErrRequest.
 func CheckMemory(m snapshot.Memory) error {
 	const maxMemory = 64 // bytes of the text
 	switch {
@@ -141,14 +141,14 @@ func CheckMemory(m snapshot.Memory) error {
 	return nil
 }
 
-// UnavailableError says which of the requested devices are not available. It wraps ErrUnavailable.
+// UnavailableError says why requested devices are not available. It wraps ErrUnavailable.
 type UnavailableError struct {
 	Reason    string     `json:"reason"`
-	TooFew    bool       `json:"too_few,omitempty"`   // more devices, or the one that doesn't exist, would help
-	Conflicts []Conflict `json:"conflicts,omitempty"` // the attachments that prevent the request
+	TooFew    bool       `json:"too_few,omitempty"`   // more devices, or the missing one, would help
+	Conflicts []Conflict `json:"conflicts,omitempty"` // attachments that prevent the request
 }
 
-// Unavailable is an UnavailableError with a Reason alone.
+// Unavailable is an UnavailableError with just a Reason.
 func Unavailable(format string, args ...any) error {
 	return &UnavailableError{Reason: fmt.Sprintf(format, args...)}
 }
@@ -157,7 +157,7 @@ func (e *UnavailableError) Error() string { return e.Reason }
 
 func (e *UnavailableError) Unwrap() error { return ErrUnavailable }
 
-// NoDevice is the UnavailableError for an index at which the host has no device.
+// NoDevice is the UnavailableError for an index without a device.
 func (f *Files) NoDevice(index snapshot.DeviceIndex) error {
 	return &UnavailableError{
 		Reason: fmt.Sprintf("There is no GPU %d: this host has %d, see `genv gpus`", index, len(f.Devices)),
@@ -165,8 +165,8 @@ func (f *Files) NoDevice(index snapshot.DeviceIndex) error {
 	}
 }
 
-// converted is a state file of an older version in the format of 1.4.3, which converts it too. Up to 0.9.0 environments
-// are an object, by their id, and keys may be missing. Up to 0.8.0 devices, by index, and attachments, by id, are, too.
+// converted converts an older state file to the format of 1.4.3, which does the same. Up to 0.9.0, environments are an
+// object by id, and keys may be missing. Up to 0.8.0, so are devices (by index) and their attachments (by id).
 func converted(file File, data []byte) (content []byte, ok bool) {
 	var document map[string]json.RawMessage
 	var older map[string]map[string]any
@@ -189,7 +189,7 @@ func converted(file File, data []byte) (content []byte, ok bool) {
 	return content, err == nil
 }
 
-// inOrder are the keys of an object as numbers are sorted: Go doesn't keep their order.
+// inOrder returns an object's keys in numeric order, as Go doesn't keep theirs.
 func inOrder[V any](of map[string]V) []string {
 	return slices.SortedFunc(maps.Keys(of), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
@@ -225,7 +225,7 @@ func convertedDevice(key string, older map[string]any) (device map[string]any, o
 	return map[string]any{"index": index, "total_memory": older["total_memory"], "attachments": attachments}, true
 }
 
-// fieldsOf has the values of an object instead of the defaults.
+// fieldsOf fills in defaults for an object's missing fields.
 func fieldsOf(o, fields map[string]any) map[string]any {
 	for name := range fields {
 		if value := o[name]; value != nil && value != "" {

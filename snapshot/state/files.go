@@ -1,9 +1,9 @@
-// Package state is what the state files of a GPU host, envs.json and devices.json, say in the format of genv 1.4.3, and
-// the rules for changing it. Files are the decoded contents of both, also of older versions; their methods are pure:
+// Package state has the contents of a GPU host's state files, envs.json and devices.json, in the format of genv 1.4.3,
+// and the rules for changing them. Files are the decoded contents, also of older versions; their methods are pure:
 //
 //	attached, err := files.Attach(state.AttachRequest{EID: "1667", Count: 2, At: now})
 //
-// Every user of the host may write the files, so all fields are checked. Package disk reads and writes them.
+// Every user may write the files, so all fields are checked. Package disk reads and writes them.
 package state
 
 import (
@@ -16,29 +16,29 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Files are the decoded contents of envs.json and devices.json.
+// Files are the decoded envs.json and devices.json.
 type Files struct {
 	Environments []snapshot.Environment
-	// Devices is nil as long as there is no devices.json, which does not mean a host without devices: see ErrNoDevices.
+	// Devices is nil without a devices.json, which doesn't mean a host without devices: see ErrNoDevices.
 	Devices         []snapshot.Device
-	Warnings        []string          // problems that were worked around, one line each; never written to a file
+	Warnings        []string          // worked around, one line each; never written
 	LivenessUnknown bool              // the PIDs may be of another PID namespace: nothing was cleaned up
-	Foreign         bool              // the PIDs are known to be of another PID namespace
-	KeepsNote       bool              // this genv keeps root's note about what it has seen
-	At              time.Time         // when they were read, if what is read again without a change is the same; or zero
-	Answers         []snapshot.Answer // in which environments processes were found before, and which of them have left
-	Asker           snapshot.PID      // the process that asks for a change; 0 for this one
-	// FindSuccessors lists what still runs in an environment that its last registered process leaves; nil if unknown.
+	Foreign         bool              // the PIDs are certainly of another PID namespace
+	KeepsNote       bool              // this process keeps root's note
+	At              time.Time         // of the read, if another one without a change would be equal; or zero
+	Answers         []snapshot.Answer // known environments of processes, and which processes left
+	Asker           snapshot.PID      // the process that asks for a change; 0: this one
+	// FindSuccessors lists what still runs in an environment when its last registered process leaves; nil if unknown.
 	FindSuccessors func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID
 
-	// By root's note: the environments that were registered in this boot, and the GPUs to which attachments were made.
+	// From root's note: environments registered since boot, and the GPUs on which attachments were made.
 	earlier map[EnvironmentOwner]bool
 	madeTo  map[attachmentKey][]snapshot.GPUUUID
 }
 
 func isEmpty(env *snapshot.Environment) bool { return len(env.PIDs) == 0 && len(env.KernelIDs) == 0 }
 
-// RemoveEmpty removes environments without processes and kernels, except those to keep, and attachments of none.
+// RemoveEmpty removes environments without processes and kernels, unless kept, and attachments without environments.
 func (f *Files) RemoveEmpty(keep map[snapshot.EnvID]bool) {
 	f.Environments = without(f.Environments, func(e snapshot.Environment) bool { return isEmpty(&e) && !keep[e.EID] })
 	registered := snapshot.ByID(f.Environments)
@@ -48,12 +48,12 @@ func (f *Files) RemoveEmpty(keep map[snapshot.EnvID]bool) {
 	}
 }
 
-// without is slices.DeleteFunc that leaves its argument unchanged.
+// without is slices.DeleteFunc on a copy.
 func without[T any](items []T, remove func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(items), remove)
 }
 
-// with adds an item that isn't zero to a copy of a list, unless the list has it.
+// with adds an item to a copy of a list unless it is zero or already there.
 func with[T comparable](items []T, item T) []T {
 	if item == *new(T) || slices.Contains(items, item) {
 		return items
@@ -61,7 +61,7 @@ func with[T comparable](items []T, item T) []T {
 	return append(slices.Clone(items), item)
 }
 
-// FreeID is the id of a new environment: a name, with a number if that is taken.
+// FreeID returns an unused environment id: the name, with a number if needed.
 func (f *Files) FreeID(name string) snapshot.EnvID {
 	eid := snapshot.EnvID(name)
 	for n := 2; f.Environment(eid) != nil; n++ {
@@ -70,7 +70,7 @@ func (f *Files) FreeID(name string) snapshot.EnvID {
 	return eid
 }
 
-// Environment returns the registered environment with an id, or nil.
+// Environment returns the registered environment with this id, or nil.
 func (f *Files) Environment(eid snapshot.EnvID) *snapshot.Environment {
 	return snapshot.FindEnvironment(f.Environments, eid)
 }
@@ -80,7 +80,7 @@ func (f *Files) EnvironmentOf(pid snapshot.PID) *snapshot.Environment {
 	return snapshot.Find(f.Environments, func(e *snapshot.Environment) bool { return slices.Contains(e.PIDs, pid) })
 }
 
-// EnvironmentOfKernel is where a user's Jupyter kernel, or for root any user's, is registered; nil for nowhere.
+// EnvironmentOfKernel returns the environment of a user's Jupyter kernel (for root: any user's), or nil.
 func (f *Files) EnvironmentOfKernel(id string, uid snapshot.UID) *snapshot.Environment {
 	has := func(e *snapshot.Environment) bool { return slices.Contains(e.KernelIDs, id) }
 	own := func(e *snapshot.Environment) bool { return e.UID == uid && has(e) }
@@ -95,7 +95,7 @@ func (f *Files) Device(index snapshot.DeviceIndex) *snapshot.Device {
 	return snapshot.FindDevice(f.Devices, index)
 }
 
-// AttachedTo lists the indices of the devices that an environment is attached to, in ascending order.
+// AttachedTo lists an environment's devices in ascending order.
 func (f *Files) AttachedTo(eid snapshot.EnvID) []snapshot.DeviceIndex {
 	indices := snapshot.AttachedTo(f.Devices, eid)
 	slices.Sort(indices)
@@ -111,10 +111,10 @@ func (f *Files) ownedBy(uid snapshot.UID) (eids []snapshot.EnvID) {
 	return eids
 }
 
-// EnvironmentsOf is how many environments a user has.
+// EnvironmentsOf counts a user's environments.
 func (f *Files) EnvironmentsOf(uid snapshot.UID) int { return len(f.ownedBy(uid)) }
 
-// OwnAttached lists the GPUs that the environments of a user are attached to, in ascending order.
+// OwnAttached lists the GPUs attached to a user's environments, in ascending order.
 func (f *Files) OwnAttached(uid snapshot.UID) (indices []snapshot.DeviceIndex) {
 	for _, eid := range f.ownedBy(uid) {
 		indices = append(indices, f.AttachedTo(eid)...)
@@ -131,7 +131,7 @@ func (f *Files) registered(eid snapshot.EnvID) (*snapshot.Environment, error) {
 	return env, nil
 }
 
-// CheckOwner refuses all but an environment's user and root. The error wraps ErrNotOwner or ErrNoEnvironment.
+// CheckOwner refuses all but the environment's user and root. The error wraps ErrNotOwner or ErrNoEnvironment.
 func (f *Files) CheckOwner(eid snapshot.EnvID, uid snapshot.UID) error {
 	env, err := f.registered(eid)
 	if err != nil {
@@ -148,8 +148,8 @@ func (f *Files) Warn(format string, args ...any) {
 	f.Warnings = append(f.Warnings, fmt.Sprintf(format, args...))
 }
 
-// MergeDevices updates the registered devices to a complete answer of nvidia-smi. Those that weren't found are removed
-// unless they are attached. Warnings name what it could not do.
+// MergeDevices updates the registered devices with a complete answer of nvidia-smi. It removes missing ones unless they
+// are attached. Warnings name what it couldn't do.
 func (f *Files) MergeDevices(found []snapshot.Device) {
 	kept := make([]snapshot.Device, 0, len(found))
 	for _, d := range f.Devices {
@@ -184,7 +184,7 @@ func (f *Files) MergeDevices(found []snapshot.Device) {
 	f.identify()
 }
 
-// gpuAt is which GPU an index is now. If nvidia-smi gives no UUID, it is the same, unless that one is elsewhere.
+// gpuAt returns the GPU that is now at an index. Without a UUID from nvidia-smi it is the same, unless that moved.
 func gpuAt(found []snapshot.Device, was *snapshot.Device) snapshot.GPUUUID {
 	now := snapshot.FindDevice(found, was.Index)
 	elsewhere := slices.ContainsFunc(found, func(o snapshot.Device) bool { return o.UUID == was.UUID })
@@ -197,7 +197,7 @@ func gpuAt(found []snapshot.Device, was *snapshot.Device) snapshot.GPUUUID {
 	return now.UUID
 }
 
-// Refresh renews the times of the attachments of an environment, as if they were made again at the present indices.
+// Refresh renews an environment's attachments, as if made now at the present indices.
 func (f *Files) Refresh(eid snapshot.EnvID, at snapshot.Date) {
 	f.madeTo = maps.Clone(f.madeTo)
 	for i := range f.Devices {
@@ -207,7 +207,7 @@ func (f *Files) Refresh(eid snapshot.EnvID, at snapshot.Date) {
 		if a == nil {
 			continue
 		}
-		if a.Time == at { // a date has no parts of a second: it would look as before
+		if a.Time == at { // dates have whole seconds: it must differ
 			at = snapshot.DateOf(at.In(time.UTC).Add(time.Second))
 		}
 		a.Time = at

@@ -12,24 +12,24 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Reserver is who reserves. Root may always; others need a rule.
+// Reserver is who reserves. Root always may; others need a rule.
 type Reserver struct {
 	UID       snapshot.UID
-	Rule      *snapshot.ReservationRule // nil for none
-	Elsewhere []snapshot.Reservation    // of the same person on other hosts
-	// Caps may refuse a reservation beside those that the person has here. Nil refuses none.
+	Rule      *snapshot.ReservationRule // nil: none
+	Elsewhere []snapshot.Reservation    // the person's on other hosts
+	// Caps may refuse a reservation, given the person's others on this host; may be nil.
 	Caps func(r *snapshot.Reservation, here []snapshot.Reservation) error
 }
 
-const MaxReservations = 8 // of a person on a host that haven't ended
+const MaxReservations = 8 // per person and host, not counting ended ones
 
 const (
 	maxID     = 16
-	keepEnded = 366 * 24 * time.Hour // how long one that ended is kept: no policy has a longer pause
-	clockRest = 2 * time.Minute      // how far in the past a start may be: it is a whole minute
+	keepEnded = 366 * 24 * time.Hour // how long ended ones are kept: no policy has a longer pause
+	clockRest = 2 * time.Minute      // tolerance for starts in the past, as starts are whole minutes
 )
 
-// Reserve adds a reservation, or returns the one that has its ID. known is how many GPUs the host has. The error is an
+// Reserve adds a reservation, or returns the one with its ID. known is the number of GPUs of the host. The error is an
 // UnavailableError, or wraps ErrRequest.
 func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Reserver, known int, now time.Time) (
 	[]snapshot.Reservation, snapshot.Reservation, error,
@@ -37,7 +37,7 @@ func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Reserver, k
 	switch i := indexOf(list, r.ID); {
 	case i >= 0 && list[i].UID == r.UID:
 		return list, list[i], nil
-	case i >= 0: // to cancel by its ID ends one reservation
+	case i >= 0: // IDs are unique, for Cancel
 		return list, r, Refuse("another person's reservation has the id %s", r.ID)
 	}
 	now = now.Truncate(time.Second)
@@ -103,8 +103,8 @@ func checkRoom(list []snapshot.Reservation, r *snapshot.Reservation, known int, 
 	return nil
 }
 
-// moreThan finds when r and a list are first more GPUs than most: how many the list has then (0 for never), at what
-// time, and until when the first of these lasts.
+// moreThan finds the first time at which r and a list exceed most GPUs. It returns how many GPUs the list has then (0:
+// it never exceeds), that time, and the first end among the list's.
 func moreThan(most int, list []snapshot.Reservation, r *snapshot.Reservation) (reserved int, at, until string) {
 	begins := []time.Time{r.From}
 	for i := range list {
@@ -156,7 +156,7 @@ func (by *Reserver) check(list []snapshot.Reservation, r *snapshot.Reservation, 
 	return checkTogether(here, r, rule.GPUs)
 }
 
-// AtOnce is how many GPUs a reservation and those of a list are at most at a time.
+// AtOnce returns the maximum number of GPUs that r and a list have at one time.
 func AtOnce(list []snapshot.Reservation, r *snapshot.Reservation) (n int) {
 	for have, more := 0, true; more; more = have > 0 {
 		n = have + r.GPUs
@@ -165,7 +165,7 @@ func AtOnce(list []snapshot.Reservation, r *snapshot.Reservation) (n int) {
 	return n
 }
 
-// checkTogether refuses more GPUs at once than most, with all that the person has reserved here. 0 is any number.
+// checkTogether limits the GPUs that a person has reserved here at one time to most; 0: unlimited.
 func checkTogether(here []snapshot.Reservation, r *snapshot.Reservation, most int) error {
 	have, at, until := moreThan(most, here, r)
 	if most == 0 || have == 0 {
@@ -199,10 +199,10 @@ func Cancel(list []snapshot.Reservation, id string, by snapshot.UID, now time.Ti
 	return list, list[i], nil
 }
 
-// End ends reservations that are over or lapse, and forgets what counts no more. By a clock that isn't believed,
-// nothing is over for good.
+// End ends reservations that are over or lapse, and drops those that no longer count. If the clock isn't believed,
+// nothing ends for good.
 func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time, believed bool) []snapshot.Reservation {
-	latest := make(map[snapshot.UID]*snapshot.Reservation) // of those that ended, who counts longest
+	latest := make(map[snapshot.UID]*snapshot.Reservation) // the ended one that counts longest
 	next := slices.Clone(list)
 	for i := range next {
 		b := &next[i]
@@ -222,7 +222,7 @@ func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time, beli
 	})
 	ended := without(left, func(b snapshot.Reservation) bool { return b.Ended == nil })
 	slices.SortFunc(ended, func(a, b snapshot.Reservation) int { return usedUntil(&a).Compare(usedUntil(&b)) })
-	for ; len(ended) > snapshot.MaxReserved-snapshot.MaxReservations; ended = ended[1:] { // who counts least goes
+	for ; len(ended) > snapshot.MaxReserved-snapshot.MaxReservations; ended = ended[1:] { // drops those that count least
 		left = slices.DeleteFunc(left, func(b snapshot.Reservation) bool { return b.ID == ended[0].ID })
 	}
 	return left
@@ -233,8 +233,8 @@ func usedUntil(b *snapshot.Reservation) time.Time {
 	return until
 }
 
-// Overbooked is how many GPUs people have attached or use beyond what running reservations leave them. What somebody
-// has within an own reservation, and what root has, isn't counted.
+// Overbooked returns how many GPUs people have attached or use beyond what running reservations leave. GPUs within own
+// reservations, and root's, don't count.
 func (f *Files) Overbooked(list []snapshot.Reservation, at time.Time, used map[snapshot.DeviceIndex][]snapshot.UID,
 ) int {
 	running, reserved := snapshot.RunningAt(list, at)
@@ -267,7 +267,7 @@ func (f *Files) Overbooked(list []snapshot.Reservation, at time.Time, used map[s
 	return max(0, counted-max(0, newest.Known-reserved))
 }
 
-// CheckReserved refuses a change after which people have more beyond reservations than before. after is Overbooked.
+// CheckReserved refuses a change that takes more from reservations. before and after are from Overbooked.
 func CheckReserved(list []snapshot.Reservation, before, after int, now time.Time) error {
 	if after <= before {
 		return nil

@@ -10,16 +10,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// RootNote is what root's looks at the state files found since the boot. They bound the times of attachments, which
-// users write: one that says 9:00 counts from 10:00 if root's look of 10:00 didn't find it, and that of 10:05 did.
+// RootNote is what root's looks at the state files found since boot. It bounds the times that users write for
+// attachments: one dated 9:00 counts from 10:00 if root's look at 10:00 didn't find it, but the one at 10:05 did.
 type RootNote struct {
-	At           snapshot.StartTime `json:"at"` // when the last look was; 0 for none
+	At           snapshot.StartTime `json:"at"` // of the last look; 0: none
 	Environments []SeenEnvironment  `json:"envs,omitempty"`
 	Attachments  []seenAttachment   `json:"attachments,omitempty"`
-	// GPUs says which GPU each index was when nvidia-smi was asked last.
+	// GPUs has the GPU of each index, from the last answer of nvidia-smi.
 	GPUs       map[snapshot.DeviceIndex]snapshot.GPUUUID `json:"gpus,omitempty"`
 	Registered bool                                      `json:"registered,omitempty"` // there was a devices.json
-	Earlier    []EnvironmentOwner                        `json:"earlier,omitempty"`    // in no file now, oldest first
+	Earlier    []EnvironmentOwner                        `json:"earlier,omitempty"`    // no longer in a file, oldest first
 }
 
 // EnvironmentOwner is an environment and its user.
@@ -28,13 +28,13 @@ type EnvironmentOwner struct {
 	UID snapshot.UID   `json:"uid"`
 }
 
-// EnvironmentKey identifies an environment in the files. With another time of creation it is another environment.
+// EnvironmentKey identifies an environment in the files. A new creation time makes it another environment.
 type EnvironmentKey struct {
 	EnvironmentOwner
 	Written snapshot.Date `json:"creation"`
 }
 
-// SeenEnvironment is an environment, when its age begins, and which processes are registered in it.
+// SeenEnvironment is an environment, the start of its age, and its registered processes.
 type SeenEnvironment struct {
 	EnvironmentKey
 	Since  snapshot.StartTime                  `json:"since"`
@@ -46,7 +46,7 @@ type attachmentKey struct {
 	Index snapshot.DeviceIndex `json:"device"`
 }
 
-// seenAttachment is an attachment, and when its age begins. GPUs are all that its index has been since it was made.
+// seenAttachment is an attachment and the start of its age. GPUs are all that its index meant since it was made.
 type seenAttachment struct {
 	attachmentKey
 	Written snapshot.Date      `json:"time"`
@@ -54,14 +54,14 @@ type seenAttachment struct {
 	GPUs    []snapshot.GPUUUID `json:"gpus,omitempty"`
 }
 
-const maxEarlier = 4096 // environments are remembered: any user can register any number of them
+const maxEarlier = 4096 // bound on remembered environments: users can register any number
 
 // KeyOf is the key of an environment.
 func KeyOf(e *snapshot.Environment) EnvironmentKey {
 	return EnvironmentKey{EnvironmentOwner{e.EID, e.UID}, e.Creation}
 }
 
-// ByKey indexes what was noted about environments.
+// ByKey indexes the noted environments.
 func (s *RootNote) ByKey() map[EnvironmentKey]*SeenEnvironment {
 	noted := make(map[EnvironmentKey]*SeenEnvironment, len(s.Environments))
 	for i := range s.Environments {
@@ -71,8 +71,8 @@ func (s *RootNote) ByKey() map[EnvironmentKey]*SeenEnvironment {
 	return noted
 }
 
-// Apply says in the files which GPUs the indices are, and since when environments and attachments count. An attachment
-// that was made again is new, unless its index had become another GPU.
+// Apply sets the GPUs of the indices, and since when environments and attachments count. An attachment that was made
+// again is new, unless its index had become another GPU.
 func (s *RootNote) Apply(f *Files) {
 	f.earlier = make(map[EnvironmentOwner]bool, len(s.Earlier))
 	for _, e := range s.Earlier {
@@ -111,7 +111,7 @@ func (s *RootNote) applyDevices(f *Files) {
 			case seen == nil:
 			case seen.Written == a.Time:
 				a.Since, gpus = seen.Since, seen.GPUs
-			case !slices.Equal(seen.GPUs, gpus): // its user only says that the present index is right
+			case !slices.Equal(seen.GPUs, gpus): // its user only confirms the present index
 				a.Since = seen.Since
 			}
 			f.madeTo[at] = gpus
@@ -128,8 +128,8 @@ func withGPU(gpus []snapshot.GPUUUID, now snapshot.GPUUUID) []snapshot.GPUUUID {
 	return with(gpus, now)
 }
 
-// identify marks devices with unknown attachments: after an attachment was made, its index became another GPU, or the
-// GPU got another index. Its jobs may run on any of these GPUs.
+// identify marks devices with unknown attachments: since the attachment, its index became another GPU, or its GPU got
+// another index. The jobs may run on any of these GPUs.
 func (f *Files) identify() {
 	byUUID := make(map[snapshot.GPUUUID]*snapshot.Device, len(f.Devices))
 	for i := range f.Devices {
@@ -151,7 +151,7 @@ func (f *Files) identify() {
 	}
 }
 
-// WarnRenumbered warns of attachments that have to be made again.
+// WarnRenumbered warns of attachments that must be made again.
 func (f *Files) WarnRenumbered() {
 	const maxRenumbered = 20
 	named := 0
@@ -171,13 +171,13 @@ func (f *Files) WarnRenumbered() {
 	}
 }
 
-// WasRegistered says whether root saw the environment of this user in this boot. 1.4.3 drops it when its shell ends.
+// WasRegistered says whether root saw this user's environment since boot. 1.4.3 drops it when its shell ends.
 func (f *Files) WasRegistered(eid snapshot.EnvID, uid snapshot.UID) bool {
 	return f.earlier[EnvironmentOwner{eid, uid}]
 }
 
-// Look sets Since of what is new, and returns the next note. No age begins before the first look. wall is in the
-// machine's zone; now counts as start times do; start returns the start time of a registered process, 0 if unknown.
+// Look sets Since of new entries, and returns the next note. No age begins before the first look. wall is in the
+// machine's zone, now counts like start times, and start returns a registered process's start time, 0 if unknown.
 func (s *RootNote) Look(f *Files, wall time.Time, now snapshot.StartTime,
 	start func(*snapshot.Environment, snapshot.PID) snapshot.StartTime,
 ) RootNote {
@@ -211,7 +211,8 @@ func (s *RootNote) Look(f *Files, wall time.Time, now snapshot.StartTime,
 	return next
 }
 
-// KeepEarlier adds environments of the look before that aren't registered now: in shared files they may not have ended.
+// KeepEarlier adds environments of the previous look that are now unregistered: in shared files they may not have
+// ended.
 func (s *RootNote) KeepEarlier(before *RootNote) {
 	registered := make(map[EnvironmentOwner]bool, len(s.Environments))
 	for i := range s.Environments {
@@ -225,7 +226,7 @@ func (s *RootNote) KeepEarlier(before *RootNote) {
 	s.Earlier = earlier[max(0, len(earlier)-maxEarlier):]
 }
 
-// since is when the age of something begins: at known, or if that is 0 at the time that its user wrote, within bounds.
+// since returns the start of an age: known, or if that is 0 the time that its user wrote, within bounds.
 func (s *RootNote) since(known snapshot.StartTime, written snapshot.Date, wall time.Time, now snapshot.StartTime,
 ) snapshot.StartTime {
 	switch {
@@ -238,7 +239,7 @@ func (s *RootNote) since(known snapshot.StartTime, written snapshot.Date, wall t
 	return min(max(at, s.At), now)
 }
 
-// Same says whether both notes are equal, except for the time of the last look.
+// Same says whether two notes are equal except for At.
 func (s *RootNote) Same(o *RootNote) bool {
 	sameEnvironment := func(a, b SeenEnvironment) bool {
 		return a.EnvironmentKey == b.EnvironmentKey && a.Since == b.Since && maps.Equal(a.Starts, b.Starts)
