@@ -13,7 +13,7 @@ import (
 
 // Meter counts what a controller sees. It is not safe for concurrent use.
 type Meter struct {
-	// MaxGap is the longest time between two looks that counts for what the earlier one showed; 0 for any.
+	// MaxGap is the longest time between two looks that counts as the earlier look showed; 0: any.
 	MaxGap time.Duration
 
 	in    *time.Location
@@ -23,21 +23,21 @@ type Meter struct {
 	sums  Sums
 }
 
-// NewMeter returns a Meter that has counted nothing. Its hours are those of a location.
+// NewMeter returns an empty Meter. Its hours are those of the location.
 func NewMeter(in *time.Location) *Meter { return &Meter{in: in, names: NewNames(), sums: make(Sums)} }
 
-// Forget forgets the last look: counting begins again with the next one.
+// Forget drops the last look: counting restarts with the next one.
 func (a *Meter) Forget() { a.last, a.hosts = time.Time{}, nil }
 
-// Look counts the time since the last look for what that one showed, and takes in what the hosts show now. A host that
-// isn't in the cluster has left the fleet.
+// Look counts the time since the last look as that one showed, and stores what the hosts show now. A host that isn't in
+// the cluster has left the fleet.
 func (a *Meter) Look(now time.Time, cluster snapshot.Cluster) {
 	a.Settle(now)
 	hosts := make(map[snapshot.Hostname]*hostUses, len(cluster.Hosts))
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
 		before, answered := a.hosts[h.Name], h.Err == nil && h.Snapshot != nil
-		if answered && (before == nil || before.snapshot != h.Snapshot) { // else it hasn't changed
+		if answered && (before == nil || before.snapshot != h.Snapshot) { // else unchanged
 			before = usesOf(h.Snapshot, a.names.of(h.Name))
 		}
 		if before != nil {
@@ -48,13 +48,13 @@ func (a *Meter) Look(now time.Time, cluster snapshot.Cluster) {
 	a.hosts = hosts
 }
 
-// Settle counts the time since the last look, as at the end of a run.
+// Settle counts the time since the last look, such as at the end of a run.
 func (a *Meter) Settle(now time.Time) {
 	last := a.last
 	if a.last = now; last.IsZero() {
 		return
 	}
-	elapsed := now.Sub(last) // by the monotonic clock, where there is one
+	elapsed := now.Sub(last) // by the monotonic clock, if there is one
 	from, to := secondsBetween(last, now, elapsed)
 	if from >= to {
 		return
@@ -73,7 +73,7 @@ func (a *Meter) Settle(now time.Time) {
 	}
 }
 
-// secondsBetween ends at the second by the wall clock, also if that was set since.
+// secondsBetween ends at the present wall-clock second, even if the clock was set.
 func secondsBetween(last, now time.Time, elapsed time.Duration) (from, to int64) {
 	from, to = last.Unix(), now.Unix()
 	if step := now.Round(0).Sub(last.Round(0)) - elapsed; step.Abs() > time.Second {
@@ -113,14 +113,14 @@ func (a *Meter) rates(gap bool) map[SumKey]*Amounts {
 	return rates
 }
 
-// Take returns what was counted since it was called last.
+// Take returns the counts since the last call.
 func (a *Meter) Take() Sums {
 	taken := a.sums
 	a.sums = make(Sums)
 	return taken
 }
 
-// Count counts new findings, and what came of orders.
+// Count counts new findings and the outcomes of orders.
 func (a *Meter) Count(now time.Time, events []enforce.Event) {
 	hour := HourOf(now.Unix(), a.in)
 	for i := range events {
@@ -157,7 +157,7 @@ func (a *Meter) outcome(hour int64, e *enforce.Event, o *order.Outcome) {
 	}
 }
 
-// action counts something on the first of its devices.
+// action counts something on its first device.
 func (a *Meter) action(
 	hour int64, host snapshot.Hostname, devices []snapshot.DeviceIndex, user snapshot.Username, amounts Amounts,
 ) {
@@ -167,7 +167,7 @@ func (a *Meter) action(
 		model = names.devices[devices[0]][1]
 	}
 	for kind, name := range map[SumKind]string{
-		OfAll: "", OfUser: string(names.user(user)), OfModel: model, OfHost: string(host), // empty for several
+		OfAll: "", OfUser: string(names.user(user)), OfModel: model, OfHost: string(host), // empty for several hosts
 	} {
 		a.sums.Add(SumKey{hour, kind, name}, &Sum{Amounts: amounts})
 	}
@@ -178,14 +178,14 @@ type deviceUse struct {
 	model          string
 	user           snapshot.Username
 	attached, used bool
-	blind          bool  // its processes are unknown, or to which GPU it was attached
+	blind          bool  // its processes, or the GPU of its attachment, are unknown
 	utilization    *int  // nil if it wasn't measured
 	memory         int64 // MiB
 }
 
-const computesFrom = 6 // per cent: notebooks, and processes that wait, cause up to 5
+const computesFrom = 6 // per cent: notebooks and waiting processes cause up to 5
 
-// rate is what a second of it amounts to. The host has stopped answering if lost.
+// rate returns the amounts of one second. lost: the host stopped answering.
 func (u *deviceUse) rate(lost bool) (a Amounts) {
 	switch {
 	case lost && u.attached:
@@ -214,8 +214,8 @@ func (u *deviceUse) rate(lost bool) (a Amounts) {
 
 type hostUses struct {
 	snapshot         *snapshot.Snapshot
-	byUser, byDevice []deviceUse // one for each user on a device, and one for each device
-	lost             bool        // it didn't answer since
+	byUser, byDevice []deviceUse // one per user and device, and one per device
+	lost             bool        // no answer since
 }
 
 func usesOf(s *snapshot.Snapshot, names *hostNames) *hostUses {
@@ -254,8 +254,8 @@ func usesOf(s *snapshot.Snapshot, names *hostNames) *hostUses {
 	return &hostUses{snapshot: s, byUser: byUser, byDevice: byDevice}
 }
 
-// memberOf is for whom a process counts: the user of its environment, if that admits it, and otherwise its owner as the
-// kernel reports it.
+// memberOf returns for whom a process counts: the user of its environment, if that admits it, else its owner as
+// reported by the kernel.
 func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Environment) snapshot.Username {
 	if user, uid := snapshot.EnvironmentOf(p, environments).Account(); uid != nil {
 		return gpus.UserName(user, uid)

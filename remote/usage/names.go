@@ -11,10 +11,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Bounds of names, which hosts, and users who write to state files, can make up.
+// Bounds of names, as hosts, and users who write state files, can invent them.
 const (
 	maxUsers        = 20_000
-	maxUsersPerHost = 256 // that a host is the first to have
+	maxUsersPerHost = 256 // first seen on that host
 	maxModels       = 256
 	maxName         = 64 // bytes
 )
@@ -22,7 +22,7 @@ const (
 // Other stands for all users beyond the bounds.
 const Other snapshot.Username = "(other)"
 
-// Names are the names that are counted by themselves.
+// Names are the names that are counted separately.
 type Names struct {
 	users  map[snapshot.Username]struct{}
 	models map[string]struct{}
@@ -31,8 +31,8 @@ type Names struct {
 
 type hostNames struct {
 	*Names
-	introduced int                                // users
-	devices    map[snapshot.DeviceIndex][2]string // the UUID and model of when the model was reported last
+	introduced int                                // of users
+	devices    map[snapshot.DeviceIndex][2]string // UUID and model, when last reported
 }
 
 // NewNames returns Names without any.
@@ -50,7 +50,7 @@ func (n *Names) of(host snapshot.Hostname) *hostNames {
 	return n.hosts[host]
 }
 
-// Attached counts the devices of a host that are attached to environments of each user.
+// Attached counts a host's devices per user with attached environments.
 func (n *Names) Attached(host snapshot.Hostname, s *snapshot.Snapshot) map[string]int {
 	names, environments, counts := n.of(host), snapshot.ByID(s.Environments), make(map[string]int)
 	for i := range s.Devices {
@@ -66,7 +66,7 @@ func (n *Names) Attached(host snapshot.Hostname, s *snapshot.Snapshot) map[strin
 	return counts
 }
 
-// Label is the name under which a user is counted, if any is.
+// Label is the name under which a user is counted, if at all.
 func (n *Names) Label(user snapshot.Username) (label string, counted bool) {
 	user = Cut(user)
 	_, counted = n.users[user]
@@ -76,7 +76,7 @@ func (n *Names) Label(user snapshot.Username) (label string, counted bool) {
 func (h *hostNames) user(name snapshot.Username) snapshot.Username {
 	name = Cut(name)
 	if IsPseudonym(string(name)) {
-		return Other // a host made it up
+		return Other // a host invented it
 	}
 	if _, found := h.users[name]; found || name == "" {
 		return name
@@ -89,7 +89,7 @@ func (h *hostNames) user(name snapshot.Username) snapshot.Username {
 	return name
 }
 
-// model is the one that was reported last of the same GPU.
+// model returns the last reported model of the same GPU.
 func (h *hostNames) model(d *snapshot.Device) string {
 	name := Cut(d.Name)
 	if _, found := h.models[name]; !found && name != "" {
@@ -104,16 +104,16 @@ func (h *hostNames) model(d *snapshot.Device) string {
 	return h.devices[d.Index][1]
 }
 
-// Cut bounds a name. Two that differ only in what is cut are one.
+// Cut shortens a name. Names that only differ beyond the limit become one.
 func Cut[T ~string](name T) T {
 	return T(text.Cut(strings.ToValidUTF8(string(name), "\uFFFD"), maxName))
 }
 
-// pseudonymPrefix has a colon, which separates the fields of passwd(5), so that no account can have such a name.
+// pseudonymPrefix contains the field separator of passwd(5), so no account can have such a name.
 const pseudonymPrefix = "user:"
 
-// Pseudonym is the name that replaces a user's: with the same key always the same one. The user can be found out with
-// the key alone. Names that are not those of one user stay.
+// Pseudonym replaces a user's name, always the same for one key. Only with the key can the user be found out. Names
+// that aren't one user's stay.
 func Pseudonym(key []byte, user string) string {
 	if !IsNamed(user) {
 		return user
@@ -123,8 +123,8 @@ func Pseudonym(key []byte, user string) string {
 	return pseudonymPrefix + hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
-// IsPseudonym reports whether a name replaces that of a user for privacy.
+// IsPseudonym says whether a name is a Pseudonym.
 func IsPseudonym(user string) bool { return strings.HasPrefix(user, pseudonymPrefix) }
 
-// IsNamed reports whether a name is that of one user.
+// IsNamed says whether a name is one user's.
 func IsNamed(user string) bool { return user != "" && user != string(Other) && !IsPseudonym(user) }

@@ -1,5 +1,5 @@
-// Package usage adds up who used which GPU, and for how long, from the cycles of a controller, and keeps it in a Store.
-// A Meter is pure: it reads no clock and no file.
+// Package usage adds up who used which GPU for how long, from the cycles of a controller, and keeps it in a Store. A
+// Meter is pure: it reads no clock or file.
 //
 //	meter := usage.NewMeter(time.Local)
 //	meter.MaxGap = time.Minute
@@ -7,21 +7,21 @@
 //	meter.Count(now, events) // findings, terminations and detachments
 //	sums := meter.Take()     // what has to be stored
 //
-// Time between two looks counts for what the earlier one showed, in whole seconds: each second exactly once. A device
-// that several users share counts once for each of them, and once for its host, its model and the fleet. While a host
-// doesn't answer, or without a look for longer than MaxGap, time is unknown for what was attached before. A clock that
-// is set moves no amounts, and the time in which a machine is suspended isn't counted.
+// Time between two looks counts as the earlier one showed, in whole seconds, each exactly once. A device shared by
+// several users counts once for each of them, and once for its host, its model and the fleet. While a host doesn't
+// answer, or if there is no look for longer than MaxGap, the time is unknown for what was attached before. Setting a
+// clock moves no amounts, and a suspended machine isn't counted.
 //
-// A Recorder writes to a store in the background, once a minute: no cycle waits for a disk or a server, and kill -9
-// loses a minute at most. What can't be written is kept in memory, within bounds.
+// A Recorder writes to a store in the background, once a minute, so that no cycle waits for a disk or a server, and
+// kill -9 loses a minute at most. What can't be written stays in memory, within bounds.
 //
 //	r := &usage.Recorder{Open: open, Now: time.Now, In: time.Local, Log: log}
 //	r.Start()
 //	sinks = append(sinks, r)
 //	defer r.Close()
 //
-// A Reader reads reports for viewers, with connections of its own: one at a time, each with a time limit, and again
-// only after a minute.
+// A Reader reads reports for viewers over its own connections: one at a time, with a time limit, each at most once a
+// minute.
 package usage
 
 import (
@@ -45,39 +45,39 @@ const DefaultMaxWaiting = 250_000
 
 const writeEvery = time.Minute
 
-// Recorder counts what cycles show. It is a controller.Sink, and safe for concurrent use.
+// Recorder counts what cycles show. It is a controller.Sink and safe for concurrent use.
 type Recorder struct {
-	Open func() (Store, error) // in the background, and again after an error
-	// Replace, if set, gives a damaged store another name, so that Open begins a new one.
+	Open func() (Store, error) // in the background; retried after errors
+	// Replace, if set, renames a damaged store, so that Open creates a new one.
 	Replace func(why error) error
 	Now     func() time.Time
 	In      *time.Location // of the hours
 	Log     zerolog.Logger
-	// Shared says that several controllers write to the store: a standby counts nothing.
+	// Shared: several controllers write to the store, so a standby counts nothing.
 	Shared     bool
-	MaxWaiting int // sums that may wait to be written; 0 for DefaultMaxWaiting
+	MaxWaiting int // sums that may wait to be written; 0: DefaultMaxWaiting
 
-	wake  chan struct{} // something is to be written
+	wake  chan struct{} // there is something to write
 	end   chan struct{} // closed by Close
 	ended chan struct{}
-	fails atomic.Bool // the last write
+	fails atomic.Bool // the last write failed
 
 	mu     sync.Mutex
 	meter  *Meter
-	begun  int64     // the first look since the start or since it was a standby; 0 for none
-	looked time.Time // the last one
-	paused bool      // it is a standby since
-	woken  time.Time // when wake was sent last
+	begun  int64     // first look since the start or since standby; 0: none
+	looked time.Time // last look
+	paused bool      // standby since
+	woken  time.Time // when wake was last sent
 }
 
-// Start begins to record. Call Close at the end.
+// Start starts recording. Call Close at the end.
 func (r *Recorder) Start() {
 	r.MaxWaiting, r.meter = cmp.Or(r.MaxWaiting, DefaultMaxWaiting), NewMeter(r.In)
 	r.wake, r.end, r.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	go (&dbWriter{Recorder: r, entry: Entry{Sums: make(Sums)}}).run()
 }
 
-// Configure sets the time between two cycles. Much longer times without one are unknown.
+// Configure sets the time between cycles. Much longer gaps count as unknown.
 func (r *Recorder) Configure(interval time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,34 +91,34 @@ func (r *Recorder) Consume(round *controller.Round, events []enforce.Event) {
 	now := r.Now()
 	switch {
 	case r.Shared && round.Standby:
-		if r.begun != 0 && !r.paused { // another one leads, and counts: this is written at once
+		if r.begun != 0 && !r.paused { // another one leads and counts: write at once
 			r.meter.Forget()
 			r.paused, r.woken = true, now.Add(-writeEvery)
 		}
 	case !round.Stopped && len(round.Cluster.Hosts) > 0:
 		r.looked, r.paused = now, false
 		if r.begun == 0 {
-			// written at once: one that is killed in its first minute did not end in order
+			// write at once: if killed in its first minute, the run did not end in order
 			r.begun, r.woken = now.Unix(), now.Add(-writeEvery)
 		}
 		r.meter.Look(now, round.Cluster)
 	}
-	r.meter.Count(now, events) // of a standby those of its last term
+	r.meter.Count(now, events) // for a standby, those of its last term
 	if since := now.Sub(r.woken); !r.woken.IsZero() && (since >= writeEvery || since < 0) {
 		r.woken = now
 		select {
 		case r.wake <- struct{}{}:
-		default: // it is busy, and will be woken again
+		default: // busy; it will be woken again
 		}
 	}
 }
 
 const (
-	closeTimeout = 15 * time.Second // for a disk or a server
-	closeFailing = time.Second      // for one that has not answered before
+	closeTimeout = 15 * time.Second // for a disk or server
+	closeFailing = time.Second      // for one that already failed
 )
 
-// Close counts until now, writes what waits and ends.
+// Close counts until now, writes what is left and ends.
 func (r *Recorder) Close() {
 	r.mu.Lock()
 	if r.begun != 0 && !r.paused {
@@ -139,8 +139,8 @@ func (r *Recorder) Close() {
 	}
 }
 
-// take returns what was counted since it was called last. begun is 0 before the first look, and for a standby after the
-// first call. paused says that another controller leads.
+// take returns the counts since the last call. begun is 0 before the first look, and for a standby after the first
+// call. paused: another controller leads.
 func (r *Recorder) take() (sums Sums, begun, until int64, paused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,14 +151,14 @@ func (r *Recorder) take() (sums Sums, begun, until int64, paused bool) {
 	return r.meter.Take(), begun, r.looked.Unix(), r.paused
 }
 
-// dbWriter writes what a Recorder counts. It is used by one goroutine alone.
+// dbWriter writes what a Recorder counts, in one goroutine.
 type dbWriter struct {
 	*Recorder
 	store   Store  // nil while it can't be opened
-	entry   Entry  // what wasn't given to the store yet
-	pending *Entry // what was given to it, and may have been kept; nil for none
+	entry   Entry  // not given to the store yet
+	pending *Entry // given to the store but maybe not stored; nil: none
 	standby bool   // another controller leads since the last look
-	said    string // the failure that was logged; empty for none
+	said    string // last logged failure; empty: none
 	dropped bool   // something is missing since then
 	tidied  time.Time
 }
@@ -184,12 +184,12 @@ func (w *dbWriter) run() {
 
 func (w *dbWriter) closeStore() {
 	if w.store != nil {
-		_ = w.store.Close() // what Add returned for is kept
+		_ = w.store.Close() // Add's data is safe
 		w.store = nil
 	}
 }
 
-// write writes what was counted. With ended, nothing follows.
+// write writes the counts. With ended, nothing follows.
 func (w *dbWriter) write(ended bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
@@ -224,7 +224,7 @@ func (w *dbWriter) write(ended bool) {
 	}
 }
 
-// add adds first what was perhaps kept before.
+// add first repeats what may not have been stored.
 func (w *dbWriter) add(ctx context.Context) error {
 	if err := w.open(ctx); err != nil {
 		return err
@@ -253,7 +253,7 @@ func (w *dbWriter) put(ctx context.Context, e *Entry) error {
 	return w.store.Add(ctx, e)
 }
 
-// open opens the store, and notes for which time it has nothing.
+// open opens the store and notes the gap since its last entry.
 func (w *dbWriter) open(ctx context.Context) error {
 	if w.store != nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 // ReportSchema is that of a Report.
 const ReportSchema = "genv.remote.report/1"
 
-// What a report is by.
+// What rows of a report are.
 const (
 	ByUser  = "user"
 	ByGroup = "group"
@@ -24,7 +24,7 @@ const (
 	ByDay   = "day"
 )
 
-// Choices are what a report can be by.
+// Choices lists what rows can be.
 func Choices() []string { return []string{ByUser, ByGroup, ByHost, ByModel, ByDay} }
 
 // Report is the JSON of `genv remote report`; docs/json.md describes it.
@@ -35,7 +35,7 @@ type Report struct {
 	Until    time.Time   `json:"until"`
 	Begun    time.Time   `json:"begun"`                   // usage is kept since then
 	Recorded time.Time   `json:"recorded_until"`          // and up to then
-	Missing  int64       `json:"missing_seconds"`         // of which nothing is known
+	Missing  int64       `json:"missing_seconds"`         // without data
 	Rows     []ReportRow `json:"rows"`                    // the longest attached time first; days by date
 	Total    ReportRow   `json:"total"`                   // each GPU once
 	LeftOut  int         `json:"rows_left_out,omitempty"` // by --top
@@ -52,19 +52,19 @@ type ReportRow struct {
 	Peak  *int64  `json:"peak_devices,omitempty"` // at a time; missing for groups
 }
 
-// Shown is what people read for a key of the report.
+// Shown is the text for a key of the report.
 func Shown(by, key string) string {
 	switch {
 	case key != "":
 		return key
 	case by == ByHost:
-		return "(fleet)" // findings of caps are of all hosts
+		return "(fleet)" // findings of caps are about all hosts
 	}
 	return "(unknown)"
 }
 
-// Arrange sorts the rows, the longest attached time first but days by date, and sets their shares. Rows that are days
-// are Days, too.
+// Arrange sorts the rows by attached time, longest first (days by date), and sets their shares. Rows that are days also
+// become Days.
 func (d *Report) Arrange() {
 	all := int64(0)
 	if d.By == ByDay {
@@ -89,7 +89,7 @@ func (d *Report) Arrange() {
 	})
 }
 
-// Groups joins users into groups. A user may be in several: their sum may be more than the total.
+// Groups joins users into groups. Users in several groups count in each, so the sum may exceed the total.
 func (d *Report) Groups(of func(user string) []string) {
 	sums := make(map[string]*ReportRow)
 	for i := range d.Rows {
@@ -97,7 +97,7 @@ func (d *Report) Groups(of func(user string) []string) {
 			if sums[group] == nil {
 				sums[group] = &ReportRow{Key: group}
 			}
-			sums[group].Add(&d.Rows[i].Amounts) // not Peak: its members may have had most at different times
+			sums[group].Add(&d.Rows[i].Amounts) // not Peak: members may peak at different times
 		}
 	}
 	d.By, d.Rows, d.Days = ByGroup, []ReportRow{}, d.Days.regrouped(of)
@@ -107,10 +107,10 @@ func (d *Report) Groups(of func(user string) []string) {
 	d.Arrange()
 }
 
-// OtherUsers is the row of all users with hidden names.
+// OtherUsers is the key of all users with hidden names.
 const OtherUsers = "(other users)"
 
-// HideUsers joins the rows of a report by user into one, except for one user's; empty for none.
+// HideUsers joins the rows of all users except one; empty: all.
 func (d *Report) HideUsers(but string) {
 	others, rows := ReportRow{Key: OtherUsers}, []ReportRow{}
 	for i := range d.Rows {
@@ -133,7 +133,7 @@ func (d *Report) HideUsers(but string) {
 	})
 }
 
-// Top keeps the first n rows; of days the last n. 0 keeps all.
+// Top keeps the first n rows, or the last n days. 0 keeps all.
 func (d *Report) Top(n int) {
 	if n <= 0 || len(d.Rows) <= n {
 		return
@@ -146,7 +146,7 @@ func (d *Report) Top(n int) {
 	}
 }
 
-// Keys are the keys of the rows.
+// Keys returns the keys of the rows.
 func (d *Report) Keys() (keys []string) {
 	for i := range d.Rows {
 		keys = append(keys, d.Rows[i].Key)
@@ -154,28 +154,28 @@ func (d *Report) Keys() (keys []string) {
 	return keys
 }
 
-// Hours are with a decimal place.
+// Hours has one decimal place.
 func Hours(seconds int64) string { return fmt.Sprintf("%.1f", float64(seconds)/3600) }
 
-// ShortTime is in the units that suit it.
+// ShortTime uses fitting units.
 func ShortTime(seconds int64) string { return text.ShortDuration(time.Duration(seconds) * time.Second) }
 
-// Percent is a share in per cent.
+// Percent formats a share.
 func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
-// ReadTimeout is how long a report may take, with waiting: enough for a year of 1,000 hosts on a slow disk.
+// ReadTimeout limits a report including waiting: enough for a year of 1,000 hosts on a slow disk.
 const ReadTimeout = 15 * time.Second
 
 const (
-	freshFor   = time.Minute // as often as the recorder writes
-	maxReports = 32          // that are kept
+	freshFor   = time.Minute // the recorder's interval
+	maxReports = 32          // kept at most
 )
 
 // Errors of a Reader.
 var (
-	// ErrBusy says that a report took too long: try again later.
+	// ErrBusy means that a report took too long: try again later.
 	ErrBusy = errors.New("the usage database is busy")
-	// ErrNoGroups says that there are no reports by group.
+	// ErrNoGroups means that reports by group are not available.
 	ErrNoGroups = errors.New("there are no reports by group here")
 )
 
@@ -187,18 +187,18 @@ type Reader struct {
 	open    func() (Store, error)
 	now     func() time.Time
 	groups  Groups
-	reading chan struct{} // one reads at a time
+	reading chan struct{} // one at a time
 
 	mu   sync.Mutex
 	kept map[Query]*Report
 }
 
-// NewReader returns a Reader, which opens the store for each report that isn't kept. groups may be nil.
+// NewReader returns a Reader. It opens the store for each report that isn't cached. groups may be nil.
 func NewReader(open func() (Store, error), now func() time.Time, groups Groups) *Reader {
 	return &Reader{open: open, now: now, groups: groups, reading: make(chan struct{}, 1), kept: make(map[Query]*Report)}
 }
 
-// Report returns a report that is at most a minute old. It must not be changed: other viewers have it, too.
+// Report returns a report at most a minute old. Don't change it, as other viewers share it.
 func (r *Reader) Report(ctx context.Context, q Query) (*Report, error) {
 	if found := r.known(q); found != nil {
 		return found, nil
@@ -214,7 +214,7 @@ func (r *Reader) Report(ctx context.Context, q Query) (*Report, error) {
 	if ctx.Err() != nil { // both were ready
 		return nil, context.Cause(ctx)
 	}
-	if found := r.known(q); found != nil { // somebody else asked for it meanwhile
+	if found := r.known(q); found != nil { // another viewer just read it
 		return found, nil
 	}
 	found, err := r.read(ctx, q)
@@ -234,7 +234,7 @@ func (r *Reader) Report(ctx context.Context, q Query) (*Report, error) {
 	return found, nil
 }
 
-// known is nil for a report that isn't kept, or is too old.
+// known returns a fresh cached report, or nil.
 func (r *Reader) known(q Query) *Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -38,7 +38,7 @@ type InstanceRequest struct {
 	Index  snapshot.DeviceIndex `json:"device"`
 	UUID   snapshot.GPUUUID     `json:"uuid"`
 	Memory snapshot.Memory      `json:"gpu_memory,omitzero"` // of the instance; unknown: as of the device
-	Shares bool                 `json:"shares,omitempty"`    // it shares its memory with another instance of the environment
+	Shares bool                 `json:"shares,omitempty"`    // its memory is another instance's too
 }
 
 // Attach attaches devices to an environment, the best first (see Room), and returns all that it has. A device belongs

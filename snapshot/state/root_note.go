@@ -19,7 +19,7 @@ type RootNote struct {
 	// GPUs has the GPU of each index, from the last answer of nvidia-smi.
 	GPUs       map[snapshot.DeviceIndex]snapshot.GPUUUID `json:"gpus,omitempty"`
 	Registered bool                                      `json:"registered,omitempty"` // there was a devices.json
-	Earlier    []EnvironmentOwner                        `json:"earlier,omitempty"`    // no longer in a file, oldest first
+	Earlier    []EnvironmentOwner                        `json:"earlier,omitempty"`    // in no file now, oldest first
 }
 
 // EnvironmentOwner is an environment and its user.

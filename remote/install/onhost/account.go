@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// lookAtAccount looks whether the account exists, has the key, and may log in.
+// lookAtAccount checks whether the account exists, has the key, and may log in.
 func (i *installation) lookAtAccount(ctx context.Context, s *Survey) {
 	account, err := i.accounts.Named(ctx, i.Account)
 	if i.Account == "" {
@@ -26,7 +26,7 @@ func (i *installation) lookAtAccount(ctx context.Context, s *Survey) {
 	if i.Key == "" {
 		return
 	}
-	if err == nil { // the account reads its own file: root follows no link in its home
+	if err == nil { // the account reads its own file, so that root follows no link there
 		_, _, err = i.runAs(ctx, &account, "", "grep", "-qxF", "--", i.Key, keysFile)
 		s.HasKey = err == nil
 	}
@@ -46,8 +46,8 @@ func (i *installation) lookAtAccount(ctx context.Context, s *Survey) {
 	}
 }
 
-// refuses says so of a list of sshd_config: one that allows, and has none of the names, or one that denies, and has one
-// of them. What a list allows or denies to some machines may hold for this one, or not.
+// refuses says whether a list of sshd_config refuses the names: an allow list without any of them, or a deny list with
+// one. Entries for some machines may apply to this one or not.
 func refuses(sshd, list string, names []string) bool {
 	denies, has, empty := strings.HasPrefix(list, "Deny"), false, true
 	for line := range strings.Lines(sshd) {
@@ -68,8 +68,8 @@ func refuses(sshd, list string, names []string) bool {
 
 const keysFile = ".ssh/authorized_keys" // in the account's home
 
-// makeAccount makes the account, if it is missing, and lets the key log in as it. It has no password, and a shell, with
-// which sshd runs what a controller asks.
+// makeAccount creates the account if it is missing, and lets the key log in. It has no password, but a shell, with
+// which sshd runs the controller's commands.
 func (i *installation) makeAccount(ctx context.Context, key string) error {
 	if key == "" {
 		return nil
@@ -103,11 +103,11 @@ func (i *installation) makeAccount(ctx context.Context, key string) error {
 	return err
 }
 
-// removeKey has the account remove a line from its own file.
+// removeKey makes the account remove a line from its own file.
 func (i *installation) removeKey(ctx context.Context, account *nss.Account) error {
 	left, _, err := i.runAs(ctx, account, "", "grep", "-vxF", "--", i.Key, keysFile)
 	none, ok := errors.AsType[*exec.ExitError](err)
-	if err != nil && !(ok && none.ExitCode() == 1 && left == "") { // no other line is left, or there is no file
+	if err != nil && !(ok && none.ExitCode() == 1 && left == "") { // no other line, or no file
 		return nil //nolint:nilerr // what can't be read stays
 	}
 	defer unix.Umask(unix.Umask(0o077))

@@ -15,11 +15,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// leftover begins the names of temporary files. sudo ignores them because of the dot.
+// leftover is the prefix of temporary files. sudo ignores them due to the dot.
 const leftover = ".genv-install-"
 
-// ownLeftover begins those of this host: others may have the same /usr/local, and install at the same time. No host has
-// "=" in its name, so those of gpu-1 don't begin as those of gpu.
+// ownLeftover is this host's prefix: hosts that share /usr/local may install at the same time. "=" isn't allowed in
+// host names, so gpu-1's prefix doesn't start with gpu's.
 func ownLeftover() string {
 	name, _ := os.Hostname() // the kernel always has one
 	return leftover + name + "="
@@ -52,7 +52,7 @@ func (i *installation) install(ctx context.Context) error {
 	if err == nil && (plan.State != "" || plan.Units) {
 		err = i.changeState(ctx, plan.State)
 	}
-	if err == nil && plan.Extras { // those of an earlier program are renewed
+	if err == nil && plan.Extras { // also renews those of an earlier program
 		err = i.addExtras(ctx, plan.Program)
 	}
 	if !i.Known && i.found.Found != i.Path && i.foundBySudo() != i.Path {
@@ -61,33 +61,33 @@ func (i *installation) install(ctx context.Context) error {
 	return err
 }
 
-// uninterrupted is for what a lost connection must not end.
+// uninterrupted shields what a lost connection must not stop.
 func uninterrupted(ctx context.Context) context.Context {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
 	return context.WithoutCancel(ctx)
 }
 
-// removeLeftovers removes temporary files, also of an interrupted installation: the lock says that none is under way.
+// removeLeftovers removes temporary files, also of an interrupted run: the lock excludes a running one.
 func (i *installation) removeLeftovers(begin string) {
 	dirs := []string{path.Dir(i.Path), SudoersFolder}
 	if i.found.ShimsUnsafe == nil {
 		dirs = append(dirs, path.Dir(i.shims()[0].path))
 	}
 	for _, dir := range dirs {
-		files, _ := filepath.Glob(i.at(path.Join(dir, begin+"*"))) // the pattern is right
+		files, _ := filepath.Glob(i.at(path.Join(dir, begin+"*"))) // a valid pattern
 		for _, file := range files {
-			_ = os.Remove(file) // the next run tries again
+			_ = os.Remove(file) // retried by the next run
 		}
 	}
 }
 
-// change is a file that is replaced if a program finds nothing wrong before, and after.
+// change replaces a file if a program accepts it before and after.
 type change struct {
-	path, kind, step string // kind is of a failure
+	path, kind, step string // kind is a key of failures
 	isNew            bool   // there is no file yet
 	data             []byte
 	mode             uint32
-	before, after    []string // the program with its arguments; empty for none
+	before, after    []string // program and arguments; empty: none
 }
 
 func (i *installation) changes(ctx context.Context, plan *Plan) (all []change, err error) {
@@ -108,7 +108,7 @@ func (i *installation) changes(ctx context.Context, plan *Plan) (all []change, e
 	return all, err
 }
 
-// apply makes the change of the files. Until commit nothing that is in use changes.
+// apply changes the files. Nothing in use changes before commit.
 func (i *installation) apply(ctx context.Context, plan *Plan) error {
 	changes, err := i.changes(ctx, plan)
 	if err == nil {
@@ -135,7 +135,7 @@ func (i *installation) apply(ctx context.Context, plan *Plan) error {
 		}
 	}
 	files := map[string]string{i.Path: i.found.Sum, rulesFile: i.found.Rules.Sum, earlierFile: i.found.Earlier.Sum}
-	for file, sum := range files { // others, who know no lock
+	for file, sum := range files { // others may not use the lock
 		if now := fileSum(i.at(file)); now != sum && (file != i.Path || now != i.Sum) {
 			return i.failure("changed", fmt.Errorf("%s has another checksum", file))
 		}
@@ -149,7 +149,7 @@ func (i *installation) apply(ctx context.Context, plan *Plan) error {
 	return i.commit(uninterrupted(ctx), plan, changes)
 }
 
-// commit renames the files into their places, or leaves all as it was. removeLeftovers removes the earlier ones.
+// commit renames the files into place, or restores everything. removeLeftovers removes the old ones.
 func (i *installation) commit(ctx context.Context, plan *Plan, changes []change) (err error) {
 	var begun []change
 	for _, c := range changes {
@@ -164,7 +164,7 @@ func (i *installation) commit(ctx context.Context, plan *Plan, changes []change)
 		}
 	}
 	if earlier := i.at(earlierFile); err != nil && plan.Earlier {
-		_ = os.Rename(old(earlier), earlier) // it may still be in its place
+		_ = os.Rename(old(earlier), earlier) // it may not have moved
 	}
 	for _, c := range begun {
 		if err != nil && os.Rename(old(c.path), c.path) != nil && c.isNew {
@@ -177,7 +177,7 @@ func (i *installation) commit(ctx context.Context, plan *Plan, changes []change)
 
 func old(file string) string { return staged(file) + ".old" }
 
-// replace makes a change, and keeps the file that was there.
+// replace makes a change, and keeps the old file.
 func (i *installation) replace(ctx context.Context, c *change, earlierGoes bool) error {
 	err := folder.Ignore(os.Link(c.path, old(c.path)), os.ErrNotExist)
 	if err == nil {
@@ -208,7 +208,7 @@ func syncFolder(dir string) error {
 	return folder.Ignore(d.Sync(), syscall.EINVAL) // some file systems can't
 }
 
-// failures are the words for a failure, and the next step. %s is the path of the program.
+// failures are the text and the next step of each kind. %s is the path of the program.
 var failures = map[string][2]string{
 	"write": {"a file can't be written", "look for free space and for mounts that are read-only on the host"},
 	"checksum": {
@@ -242,7 +242,6 @@ var failures = map[string][2]string{
 	"changed": {"another process changed the program meanwhile", "run it again"},
 }
 
-// failure is Failure for an error, if there is one.
 func (i *installation) failure(kind string, err error) error {
 	if err == nil {
 		return nil
@@ -250,8 +249,7 @@ func (i *installation) failure(kind string, err error) error {
 	return Failure(kind, i.Path, text.OneLine(err.Error())+i.made)
 }
 
-// Failure is the error of an installation that gave up, after which the host is as before. why is what its programs
-// said.
+// Failure is the error of an installation that gave up and left the host unchanged. why is the output of its programs.
 func Failure(kind, path, why string) error {
 	said, known := failures[kind]
 	if !known {

@@ -9,37 +9,37 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The results: what was done on a host, or would be.
+// Results: what was done on a host, or would be.
 const (
 	Unchanged   = "unchanged"
 	Installed   = "installed"
 	Upgraded    = "upgraded"
-	Repaired    = "repaired" // the program was there; sudoers or shims were not
+	Repaired    = "repaired" // the program was there; sudoers or shims were missing
 	Uninstalled = "uninstalled"
 )
 
 // Who owns the state.
 const (
-	StateRoot   = "root"   // by its service
-	StateShared = "shared" // every user writes it
+	StateRoot   = "root"   // through its service
+	StateShared = "shared" // all users write it
 )
 
-// Plan is what is to be done on a host, and what is to be said of it.
+// Plan is what to do on a host, and what to report.
 type Plan struct {
 	Outcome
-	Program bool   // install it; false to leave the one there
-	Rules   string // the new content of the file of sudoers; empty to leave it
+	Program bool   // install it; false: keep
+	Rules   string // new content of the sudoers file; empty: keep
 	Earlier bool   // remove an earlier version's file
-	Key     string // may log in as the account, which is made if it is missing; empty to leave it
-	State   string // who is to own the state; empty to leave it
+	Key     string // to log in as the account, which is created if missing; empty: keep
+	State   string // who is to own the state; empty: keep
 	Units   bool   // write root's service, or restart it with another program
-	Extras  bool   // add or renew man pages and the like
+	Extras  bool   // add or renew man pages etc.
 }
 
 func (p *Plan) files() bool { return p.Program || p.Sudoers || p.Shims || p.Key != "" }
 
-// Decide compares what a host has with what it is to have. The error, with the next step, is why that can't be done;
-// nothing has been changed then.
+// Decide compares what a host has with what it should have. The error says why that is impossible, and the next step;
+// then nothing was changed.
 func Decide(w *Request, s *Survey) (*Plan, error) {
 	plan := &Plan{Outcome: s.outcome(), Program: s.Sum != w.Sum}
 	plan.Shims, plan.Now = !s.Shims && hasShims(w.Path), &Version{Sum: w.Sum}
@@ -49,7 +49,7 @@ func Decide(w *Request, s *Survey) (*Plan, error) {
 	if err := decidePlace(w, s, plan.Program); err != nil {
 		return nil, err
 	}
-	// Others than root could turn root's write elsewhere.
+	// Other users could redirect root's write.
 	if f := s.ShimsUnsafe; f != nil && hasShims(w.Path) {
 		plan.Shims = false
 		plan.note("the shims are not linked: %s", f.why())
@@ -79,7 +79,6 @@ func Decide(w *Request, s *Survey) (*Plan, error) {
 	return plan, nil
 }
 
-// decideAccount lets a controller's key log in as an account, which is made if it is missing.
 func (p *Plan) decideAccount(w *Request, s *Survey) {
 	var steps []string
 	for _, kind := range [][2]string{{"Allow", "add it to "}, {"Deny", "remove it from "}} {
@@ -103,7 +102,7 @@ func (p *Plan) decideAccount(w *Request, s *Survey) {
 	}
 }
 
-// decideState lets root own the state of a new host. An upgrade never changes the owner.
+// decideState makes root own the state of a new host. An upgrade never changes the owner.
 func (p *Plan) decideState(w *Request, s *Survey) error {
 	switch {
 	case w.State == StateRoot && !s.Systemd:
@@ -121,19 +120,19 @@ func (p *Plan) decideState(w *Request, s *Survey) error {
 		}
 		p.note("every user writes the state: %s%s", s.NotNew, advice)
 	}
-	if s.Unit && p.State == "" { // they run the installed program
+	if s.Unit && p.State == "" { // it runs the installed program
 		p.Units = p.Program || s.Stale
 	}
 	return nil
 }
 
-// Refuse is the error of a host that was not changed.
+// Refuse is the error for a host that was not changed.
 func Refuse(next, format string, args ...any) error {
 	return remote.Errorf(remote.InstallRefused, format, args...).WithNext(next)
 }
 
-// decidePlace leaves packages' files to the package manager. It needs every folder up to the root to be root's alone:
-// who can rename one decides what sudo runs.
+// decidePlace leaves packages' files to the package manager. All folders up to / must be root's alone: who can rename
+// one decides what sudo runs.
 func decidePlace(w *Request, s *Survey, replace bool) error {
 	switch f := s.Unsafe; {
 	case s.Package != "":
@@ -161,8 +160,8 @@ func describe(version, sum string) string {
 	return "version " + version + ", " + sum
 }
 
-// decideSudoers keeps the accounts that the file allows already, also the file of earlier versions, which it replaces.
-// It refuses to write over lines that genv didn't write.
+// decideSudoers keeps the accounts that the file already allows, and those in the file of earlier versions, which it
+// replaces. It never overwrites lines that genv didn't write.
 func (p *Plan) decideSudoers(w *Request, s *Survey) error {
 	if w.Account == "" {
 		return nil

@@ -1,12 +1,12 @@
-// Package onhost installs, upgrades and removes genv on the machine on which it runs, as root. The program that runs it
-// is what is installed, or is there already: `genv host install`, which a controller's machine starts over SSH.
+// Package onhost installs, upgrades and removes genv on its own machine, as root. It installs the running program:
+// `genv host install`, which a controller's machine starts over SSH.
 //
 //	h := onhost.Host{Program: "/proc/self/exe", Out: os.Stdout, Getenv: os.Getenv, Run: (*exec.Cmd).Run}
 //	err := h.Serve(ctx, os.Stdin, plan) // reads a Request, and writes an Answer
 //
-// It surveys the host and decides; Decide is pure. Then it writes everything under temporary names in the folders where
-// it belongs, checks it (checksum, a run of the program, visudo), and renames it. So a host always has the old program
-// or the new one, and valid sudoers. The next run removes what an interrupted one leaves behind.
+// It surveys the host and decides; Decide is pure. Then it writes all files under temporary names in their folders,
+// checks them (checksum, a test run, visudo), and renames them. So a host always has the old or the new program, and
+// valid sudoers. The next run cleans up after an interrupted one.
 package onhost
 
 import (
@@ -34,28 +34,28 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Options are what is installed, and how.
+// Options say what to install, and how.
 type Options struct {
-	Path    string // that of the program
-	Account string // may run genv by sudoers; empty for none
-	Key     string // with which a controller logs in as the account, which is made if missing; empty for none
-	Check   bool   // changes nothing: the outcome is what would be done
-	Upgrade bool   // replaces another genv at Path
-	State   string // who is to own the state, StateRoot or StateShared; empty lets root own that of a new host
-	// Extras are man pages, completion, the unit of genv-enforce and a link in /usr/bin; ShellSetup also puts genv into
+	Path    string // of the program
+	Account string // may run genv by sudoers; empty: none
+	Key     string // lets a controller log in as the account, which is created if missing; empty: none
+	Check   bool   // change nothing: the outcome is what would be done
+	Upgrade bool   // replace another genv at Path
+	State   string // StateRoot or StateShared; empty: root for a new host
+	// Extras are man pages, completion, the unit of genv-enforce and a link in /usr/bin. ShellSetup also adds genv to
 	// all users' shells.
 	Extras, ShellSetup bool
-	Purge              bool // has an uninstallation remove state and logs, too
+	Purge              bool // an uninstallation also removes state and logs
 }
 
 // Request is what a controller's machine asks for.
 type Request struct {
 	Options
-	Token     string // precedes each line of the report
+	Token     string // starts each line of the report
 	Uninstall bool
-	Sum       string // the SHA-256 of the program that is to run; empty for any
-	Version   string // of the genv at the path, as it says to the login; empty if it is missing or doesn't run
-	Known     bool   // the controller knows the path, and need not find it by the name of genv
+	Sum       string // SHA-256 of the running program; empty: any
+	Version   string // that the login saw at the path; empty if missing or broken
+	Known     bool   // the controller knows the path, so sudo need not find genv by name
 }
 
 // Version is a genv on a host.
@@ -81,31 +81,29 @@ type Outcome struct {
 // Answer is the last line of a report.
 type Answer struct {
 	Outcome    *Outcome
-	AccountUID string          // of the account; empty if it doesn't exist
+	AccountUID string          // empty if the account doesn't exist
 	Failure    *remote.Failure // instead of the outcome
 }
 
 // Host is the machine.
 type Host struct {
-	Program string    // the one that runs, which is installed
+	Program string    // the running one, to be installed
 	Out     io.Writer // gets the report
 	Getenv  func(string) string
-	Root    string // precedes all paths; empty for none
+	Root    string // prefix of all paths; may be empty
 	Run     func(*exec.Cmd) error
 }
 
-// installation is one on a host.
 type installation struct {
 	*Host
 	*Request
 	accounts nss.Passwd
 	found    *Survey
 	outcome  *Outcome
-	made     string // says that the account was made
+	made     string // says that the account was created
 }
 
-// Serve reads a Request and carries it out. It writes the report, of lines that begin with the token: the steps, and
-// the Answer.
+// Serve reads a Request and carries it out. Each line of its report starts with the token: the steps, then the Answer.
 func (h *Host) Serve(ctx context.Context, in io.Reader, plan bool) error {
 	const maxRequest = 64 << 10 // bytes
 	var r Request
@@ -113,7 +111,7 @@ func (h *Host) Serve(ctx context.Context, in io.Reader, plan bool) error {
 		return fmt.Errorf("read the request: %w", err)
 	}
 	r.Check = plan
-	signal.Ignore(syscall.SIGPIPE) // a lost connection is an error of step
+	signal.Ignore(syscall.SIGPIPE) // makes a lost connection an error of step
 	unix.Umask(0o022)
 	i := &installation{Host: h, Request: &r, accounts: nss.Passwd{File: h.at("/etc/passwd")}, found: &Survey{}}
 	answer := Answer{}
@@ -132,7 +130,7 @@ func (i *installation) report(key, value string) error {
 	return err
 }
 
-// step reports a step that is done. Its error says that no one waits for the rest.
+// step reports a completed step. An error means that no one waits for the rest.
 func (i *installation) step(ctx context.Context, name string) error {
 	return cmp.Or(context.Cause(ctx), i.report("step", name))
 }
@@ -155,8 +153,8 @@ func (i *installation) do(ctx context.Context) error {
 	return i.install(ctx)
 }
 
-// lock lets one installation at a time change the host. Root alone can open the file: any user can open a folder and
-// lock it. A full or read-only /run is no reason to keep genv.
+// lock allows one installation at a time. Only root can open the file, while any user could lock a folder. A full or
+// read-only /run doesn't prevent an uninstallation.
 func (i *installation) lock() (run *folder.Folder, err error) {
 	if run, err = folder.OpenTrusted(i.at("/run")); err == nil {
 		err = run.Hold("genv-install.lock", time.Minute)
@@ -176,7 +174,7 @@ func (o *Outcome) note(format string, args ...any) {
 
 func (h *Host) at(path string) string { return filepath.Join(h.Root, path) }
 
-// fileSum is the checksum of a file; empty if there is none, "?" if it can't be read or isn't regular.
+// fileSum returns the checksum of a file; empty if missing, "?" if unreadable or not regular.
 func fileSum(path string) string {
 	const maxProgram = 256 << 20 // bytes
 	data, err := folder.ReadRegular(path, maxProgram)
@@ -194,10 +192,10 @@ func sumOf[T string | []byte](data T) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// folders are where programs are found, after those of sudo's own path.
+// folders are searched after sudo's own path.
 const folders = ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// find is the path of a program in a list of folders; empty for none.
+// find returns the path of a program, or "".
 func (h *Host) find(name, folders string) string {
 	for _, dir := range filepath.SplitList(folders) {
 		path := filepath.Join(dir, name)
@@ -209,18 +207,18 @@ func (h *Host) find(name, folders string) string {
 	return ""
 }
 
-// run runs a program, and returns what it wrote to stdout. The error has what it said.
+// run runs a program and returns its stdout. The error has its output.
 func (h *Host) run(ctx context.Context, name string, args ...string) (string, error) {
 	out, _, err := h.runAs(ctx, nil, "", name, args...)
 	return out, err
 }
 
-// runAs is run with a text on stdin, as the account if there is one, in its home. said is the end of both outputs.
+// runAs runs a program with stdin, as the account (if any) in its home. said is the end of both outputs.
 func (h *Host) runAs(
 	ctx context.Context, as *nss.Account, stdin, name string, args ...string,
 ) (stdout, said string, err error) {
 	within := 90 * time.Second
-	if as != nil { // it can make its home slow
+	if as != nil { // its home may be slow on purpose
 		within = 10 * time.Second
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// The units of root's service, which the packages have too, and that of a machine alone.
+// Units of root's service, which the packages have too, and of a machine alone.
 var (
 	//go:embed systemd/genv-host.socket
 	hostSocket string
@@ -27,23 +27,23 @@ var (
 	enforceService string
 )
 
-// part is a file, a link or a line that comes with the program.
+// part is a file, link or line that comes with the program.
 type part struct {
 	path    string
-	link    string   // the target of a link
+	link    string   // target of a link
 	content string   // of a file
-	args    []string // with which the program prints the content instead, or writes the man pages
-	line    string   // of another's file
-	what    string   // an extra is, in words
-	lacks   bool     // an extra is to be added
+	args    []string // make the program print the content, or write the man pages
+	line    string   // in another's file
+	what    string   // description of an extra
+	lacks   bool     // the extra is to be added
 }
 
 const (
 	unitFolder  = "/etc/systemd/system/"
-	usual       = "/usr/bin/genv" // which cron finds
+	usual       = "/usr/bin/genv" // found by cron
 	enforceUnit = "genv-enforce.service"
-	shimTarget  = "../../../bin/genv" // the shims lead to the program if that is in a folder bin
-	// A file of the package's name would replace that; systemd-tmpfiles removes what is old from /var/tmp.
+	shimTarget  = "../../../bin/genv" // shims link to the program if its folder is named bin
+	// A file with the package's name would replace that one. systemd-tmpfiles removes old files from /var/tmp.
 	tmpfiles = "/etc/tmpfiles.d/genv-state.conf"
 	mark     = "# by genv remote install --shell-setup"
 )
@@ -58,7 +58,7 @@ func (i *installation) shims() (parts []part) {
 	return parts
 }
 
-// extras are what a host has if the request says so. With again those lack, too, that come from the program.
+// extras are the parts for Extras and ShellSetup. With again, those made by the program are renewed.
 func (i *installation) extras(ctx context.Context, again bool) (parts []part) {
 	if !i.Extras {
 		return nil
@@ -71,7 +71,7 @@ func (i *installation) extras(ctx context.Context, again bool) (parts []part) {
 		"fish/vendor_completions.d/genv.fish": {"completion", "fish"},
 	} {
 		file = path.Join(share, file)
-		if hasShims(i.Path) && i.unsafe(path.Dir(file)) == nil { // root alone decides what the folders are
+		if hasShims(i.Path) && i.unsafe(path.Dir(file)) == nil { // only root changes these folders
 			what := "man pages and completion below " + share
 			parts = append(parts, part{path: file, args: args, what: what, lacks: again || !i.exists(file)})
 		}
@@ -82,7 +82,7 @@ func (i *installation) extras(ctx context.Context, again bool) (parts []part) {
 	parts = append(parts, part{
 		path: unit, content: strings.ReplaceAll(enforceService, usual, i.Path),
 		what:  enforceUnit + ", for a machine alone; it is not enabled",
-		lacks: systemd && sum != "?" && (again || sum == "" || restart), // or it is masked
+		lacks: systemd && sum != "?" && (again || sum == "" || restart), // "?": masked
 	}, part{
 		path: tmpfiles, content: "x /var/tmp/genv\n", what: tmpfiles + ", so that the state is kept",
 		lacks: systemd && i.isFolder(path.Dir(tmpfiles)) && !i.exists(tmpfiles) && !i.exists("/usr/lib/tmpfiles.d/genv.conf"),
@@ -101,7 +101,7 @@ func (i *installation) extras(ctx context.Context, again bool) (parts []part) {
 	return parts
 }
 
-// shellLine has interactive shells alone start genv, and none waits for it or fails with it.
+// shellLine starts genv only in interactive shells, which neither wait for it nor fail with it.
 func (i *installation) shellLine(file string) string {
 	kind := "bash"
 	if strings.HasSuffix(file, "zshrc") {
@@ -116,11 +116,11 @@ func (h *Host) exists(path string) bool {
 	return err == nil
 }
 
-// addExtras adds what is lacking, with genv in its place.
+// addExtras adds what is missing, after genv is in place.
 func (i *installation) addExtras(ctx context.Context, again bool) (err error) {
 	for _, p := range i.extras(ctx, again) {
 		isUnit := path.Base(p.path) == enforceUnit
-		sum := fileSum(i.at(p.path)) // a unit written again would be loaded again; one that its site changed stays
+		sum := fileSum(i.at(p.path)) // rewriting a unit makes systemd reload it; a unit changed by its site stays
 		if p.lacks && err == nil && (!isUnit || again && sum != sumOf(p.content) || sum == "") {
 			err = i.put(ctx, p)
 		}
@@ -131,7 +131,7 @@ func (i *installation) addExtras(ctx context.Context, again bool) (err error) {
 	return i.failure("extras", err)
 }
 
-// put writes a part, with its folder.
+// put writes a part and creates its folder.
 func (i *installation) put(ctx context.Context, p part) error {
 	file := i.at(p.path)
 	err := os.MkdirAll(filepath.Dir(file), 0o755)
@@ -146,7 +146,7 @@ func (i *installation) put(ctx context.Context, p part) error {
 	case len(p.args) > 0 && p.args[0] == "man":
 		return nil
 	case p.link != "":
-		_ = os.Remove(staged(file)) // of an interrupted run
+		_ = os.Remove(staged(file)) // from an interrupted run
 		err = os.Symlink(p.link, staged(file))
 	default:
 		err = folder.WriteFile(staged(file), []byte(p.content), 0o644)
@@ -157,7 +157,7 @@ func (i *installation) put(ctx context.Context, p part) error {
 	return err
 }
 
-// appendLine appends a line to a file, which may lack a newline at its end.
+// appendLine appends a line to a file that may lack the final newline.
 func appendLine(file, line string) error {
 	to, err := os.OpenFile(file, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
@@ -174,7 +174,7 @@ func appendLine(file, line string) error {
 	return errors.Join(err, to.Close())
 }
 
-// take removes a part if it is ours, and its folders if they are empty.
+// take removes a part if it is ours, and folders that become empty.
 func (i *installation) take(ctx context.Context, p part) error {
 	file := i.at(p.path)
 	link, _ := os.Readlink(file)
@@ -186,11 +186,11 @@ func (i *installation) take(ctx context.Context, p part) error {
 	case link != p.link || !i.exists(p.path) || p.path == tmpfiles && string(data) != p.content:
 		return nil
 	case isUnit:
-		_ = i.systemctl(ctx, "--no-reload disable --now", path.Base(file)) // it goes all the same
+		_ = i.systemctl(ctx, "--no-reload disable --now", path.Base(file)) // removed anyway
 	}
 	files := []string{file}
 	if len(p.args) > 0 && p.args[0] == "man" {
-		more, _ := filepath.Glob(strings.TrimSuffix(file, ".1") + "-*.1") // the pattern is right
+		more, _ := filepath.Glob(strings.TrimSuffix(file, ".1") + "-*.1") // a valid pattern
 		files = append(files, more...)
 	}
 	for _, file := range files {
@@ -199,14 +199,14 @@ func (i *installation) take(ctx context.Context, p part) error {
 		}
 	}
 	if dir := filepath.Dir(file); len(p.args) > 0 || p.link == shimTarget {
-		if _ = unix.Rmdir(dir); filepath.Base(dir) != "man1" { // no link to one
+		if _ = unix.Rmdir(dir); filepath.Base(dir) != "man1" { // not a link to one
 			_ = unix.Rmdir(filepath.Dir(dir))
 		}
 	}
 	return nil
 }
 
-// takeAll takes parts, and has systemd load its units once: containers can lose their GPUs each time.
+// takeAll removes parts, and makes systemd reload once: each time containers can lose their GPUs.
 func (i *installation) takeAll(ctx context.Context, parts []part) error {
 	isUnit := func(p part) bool { return strings.HasPrefix(p.path, unitFolder) && i.exists(p.path) }
 	units := slices.ContainsFunc(parts, isUnit)
@@ -216,12 +216,12 @@ func (i *installation) takeAll(ctx context.Context, parts []part) error {
 		}
 	}
 	if units {
-		_ = i.systemctl(ctx, "daemon-reload") // they are gone all the same
+		_ = i.systemctl(ctx, "daemon-reload") // removed anyway
 	}
 	return nil
 }
 
-// removeLine removes lines with our mark, also from a file behind a link.
+// removeLine removes lines with our mark, also behind a link.
 func removeLine(file, content string) error {
 	if !strings.Contains(content, mark) {
 		return nil

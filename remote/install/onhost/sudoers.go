@@ -9,17 +9,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// SudoersFolder has genv's file remote.SudoersFile, and had oldRulesFile (sudoers(5)).
+// SudoersFolder has genv's file, remote.SudoersFile, formerly oldRulesFile (sudoers(5)).
 const (
 	SudoersFolder = "/etc/sudoers.d"
 	oldRulesFile  = "genv"
 )
 
-// securePath is where root's genv looks for programs, such as nvidia-smi, before the site's folders.
+// securePath is where root's genv looks for programs such as nvidia-smi, before the site's folders.
 const securePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Sudoers is the file that lets these accounts, as remote.SudoersAccount writes them, run as root and without a
-// password what a controller runs of the genv at path, and nothing else. The site's own secure_path stays in it.
+// Sudoers is the file that lets these accounts (as from remote.SudoersAccount) run, as root and without a password,
+// only what a controller runs of the genv at path. It keeps the site's own secure_path.
 func Sudoers(path, sitePath string, accounts ...string) string {
 	var b strings.Builder
 	b.WriteString("# Written by `genv remote install`. It allows what a controller of genv runs on a host.\n")
@@ -45,7 +45,7 @@ var (
 	plainPath   = text.Pattern(`^[A-Za-z0-9_.+/:-]{1,1000}$`)
 )
 
-// CheckPath refuses paths of the program that don't fit into sudoers or a shell, or that sudo wouldn't find as genv.
+// CheckPath refuses program paths that don't fit into sudoers or a shell, or that sudo wouldn't find as genv.
 func CheckPath(path string) error {
 	switch {
 	case len(path) > 200 || !plainFolder().MatchString(path):
@@ -62,8 +62,8 @@ func oldLine(account, path string) string {
 		"%[2]s usage serve *", account, path)
 }
 
-// accounts reads them from a file as Sudoers writes it or the documentation has it; ours is false if it has anything
-// else, or is a link.
+// accounts returns the accounts in a file written by Sudoers, or copied from the documentation. ours is false if it has
+// anything else, or is a link.
 func (r *Rules) accounts(path string) (accounts []string, ours bool) {
 	joined := strings.ReplaceAll(r.Content, "\\\n", " ")
 	for line := range strings.SplitSeq(joined, "\n") {

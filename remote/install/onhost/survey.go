@@ -17,37 +17,37 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Survey is what root sees on a host, from which Decide decides.
+// Survey is what root sees on a host, for Decide.
 type Survey struct {
-	Found       string  // the genv that sudo finds; empty for none
-	Sum         string  // of the file at the path; empty for none
-	Version     string  // what it says to the login; empty if it is missing or doesn't run
-	Link        string  // the target, if the path is a symbolic link
+	Found       string  // the genv that sudo finds; empty: none
+	Sum         string  // of the file at the path; empty: none
+	Version     string  // reported to the login; empty if missing or broken
+	Link        string  // target, if the path is a symbolic link
 	Other       bool    // the path is neither a file nor a link
-	Unsafe      *Folder // leads to the path; nil for none
-	Package     string  // owns the file Packaged, at the path or found
+	Unsafe      *Folder // on the way to the path; nil: none
+	Package     string  // owner of the file Packaged, at the path or found
 	Packaged    string
 	NoVisudo    bool
-	AccountUID  string   // of the account for sudoers; empty if it doesn't exist
+	AccountUID  string   // of the account for sudoers; empty if missing
 	HasKey      bool     // the account has the controller's key
-	SSHRefuses  []string // lists of sshd_config that keep the account out, such as AllowUsers
+	SSHRefuses  []string // lists of sshd_config that refuse the account, such as AllowUsers
 	SudoPath    string   // where sudo looks for programs
-	Shims       bool     // the shims are in their place
-	ShimsUnsafe *Folder  // leads there
+	Shims       bool     // the shims are in place
+	ShimsUnsafe *Folder  // on the way there
 	Rules       Rules
 	Earlier     Rules // of an earlier version
-	RulesFolder bool  // there is one for them
+	RulesFolder bool  // the folder of sudoers files exists
 	RulesUnsafe *Folder
-	Lacks       []string // of the extras, in words
+	Lacks       []string // missing extras, in words
 
 	NotNew  string // why root doesn't own the state by default
 	Owned   bool   // root owns the state
-	Systemd bool   // it runs
-	Unit    bool   // root's service has a unit
-	Stale   bool   // another unit, or another program, is there or runs
+	Systemd bool
+	Unit    bool // root's service has a unit
+	Stale   bool // the unit or the running program differs
 }
 
-// outcome is that of a host to which nothing is done.
+// outcome is for a host that isn't changed.
 func (s *Survey) outcome() Outcome {
 	o := Outcome{Result: Unchanged}
 	if s.Sum != "" {
@@ -56,14 +56,14 @@ func (s *Survey) outcome() Outcome {
 	return o
 }
 
-// Rules are a file of sudoers.
+// Rules are a sudoers file.
 type Rules struct {
-	Sum     string // empty if it is missing
+	Sum     string // empty if missing
 	Content string
-	Link    bool // it is a symbolic link
+	Link    bool // a symbolic link
 }
 
-// Folder is one that others than root may change.
+// Folder is a folder that users other than root may change.
 type Folder struct {
 	Path      string
 	UID, Mode uint32
@@ -73,7 +73,7 @@ func (f *Folder) why() string {
 	return fmt.Sprintf("others than root may change what is in %s (uid %d, mode %o)", f.Path, f.UID, f.Mode)
 }
 
-// unsafe is the first folder, from one to the root, that others than root may change; nil for none.
+// unsafe returns the first folder, from dir up to /, that others than root may change, or nil.
 func (h *Host) unsafe(dir string) *Folder {
 	for ; ; dir = path.Dir(dir) {
 		var st unix.Stat_t
@@ -87,7 +87,7 @@ func (h *Host) unsafe(dir string) *Folder {
 	}
 }
 
-// look surveys the host. It changes nothing.
+// look surveys the host without changes.
 func (i *installation) look(ctx context.Context) *Survey {
 	s := &Survey{Version: text.Cut(text.OneLine(i.Version), 80), NotNew: i.NotNew()}
 	s.Found = i.foundBySudo()
@@ -115,7 +115,7 @@ func (i *installation) look(ctx context.Context) *Survey {
 	return s
 }
 
-// foundBySudo is the genv that sudo finds by its name. The link in /usr/bin stands for its target.
+// foundBySudo returns the genv that sudo finds by name. The link in /usr/bin stands for its target.
 func (i *installation) foundBySudo() string {
 	found := i.find("genv", i.Getenv("PATH"))
 	if target, _ := os.Readlink(i.at(found)); target == i.Path {
@@ -130,8 +130,8 @@ func (i *installation) lookAtPlace(ctx context.Context, s *Survey) {
 	case info.Mode()&fs.ModeSymlink != 0:
 		s.Link, _ = os.Readlink(i.at(i.Path))
 	case info.Mode().IsRegular():
-		if s.Sum = fileSum(i.at(i.Path)); s.Sum == i.Sum { // perhaps only since the login saw another version
-			said, _ := i.run(ctx, i.at(i.Path), "version") // without an answer it is unknown
+		if s.Sum = fileSum(i.at(i.Path)); s.Sum == i.Sum { // maybe replaced since the login
+			said, _ := i.run(ctx, i.at(i.Path), "version") // no answer: unknown
 			s.Version, _, _ = strings.Cut(said, "\n")
 		}
 	default:
@@ -154,7 +154,7 @@ func (h *Host) isFolder(dir string) bool {
 	return err == nil && info.IsDir()
 }
 
-// packageOf is the package of dpkg or rpm that owns a file, also behind a link; empty for none.
+// packageOf returns the dpkg or rpm package that owns a file, also behind a link, or "".
 func (h *Host) packageOf(ctx context.Context, file string) string {
 	resolved, err := filepath.EvalSymlinks(h.at(file))
 	if file == "" || err != nil {
@@ -172,18 +172,16 @@ func (h *Host) packageOf(ctx context.Context, file string) string {
 	return ""
 }
 
-// rules reads a file of sudoers.
 func (h *Host) rules(file string) Rules {
 	const limit = 64 << 10 // bytes
 	_, err := os.Readlink(h.at(file))
 	data, readErr := folder.ReadRegular(h.at(file), limit)
 	if readErr != nil && !os.IsNotExist(readErr) {
-		data = []byte("?") // unknown is not missing
+		data = []byte("?") // unknown isn't missing
 	}
 	return Rules{fileSum(h.at(file)), string(data), err == nil}
 }
 
-// sudoPath is where sudo looks for programs.
 func (i *installation) sudoPath(ctx context.Context) string {
 	out, err := i.run(ctx, "sudo", "-n", "printenv", "PATH")
 	if err != nil && i.Getenv("SUDO_USER") != "" {
@@ -192,7 +190,7 @@ func (i *installation) sudoPath(ctx context.Context) string {
 	return strings.TrimSpace(out)
 }
 
-// NotNew says why a host isn't one on which root owns the state from the beginning; empty if it is one.
+// NotNew says why root doesn't own the state from the start on this host; empty if it does.
 func (h *Host) NotNew() string {
 	switch {
 	case !h.exists("/proc/driver/nvidia/version"):
@@ -205,19 +203,19 @@ func (h *Host) NotNew() string {
 	return h.genv143()
 }
 
-// genv143 names genv 1.4.3, a Python program, in PATH, among the system's packages of Python, or as a process. Of
-// processes it reads only what none of them can make slow.
+// genv143 names genv 1.4.3, a Python program, if found in PATH, in the system's Python packages, or as a process. It
+// reads only what processes can't make slow.
 func (h *Host) genv143() string {
 	for _, dir := range filepath.SplitList(h.Getenv("PATH") + folders) {
 		path := filepath.Join(dir, "genv")
-		data, _ := folder.ReadRegular(h.at(path), 16<<20) // also one with its modules in it
+		data, _ := folder.ReadRegular(h.at(path), 16<<20) // also one with embedded modules
 		first, _, _ := strings.Cut(string(data), "\n")
 		if strings.HasPrefix(first, "#!") && strings.Contains(first, "python") {
 			return "it has genv 1.4.3, " + path
 		}
 	}
 	for _, lib := range []string{"/usr/lib*", "/usr/local/lib*"} {
-		packages, _ := filepath.Glob(h.at(lib + "/python3*/*-packages/genv")) // the pattern is right
+		packages, _ := filepath.Glob(h.at(lib + "/python3*/*-packages/genv")) // a valid pattern
 		if len(packages) > 0 {
 			return "it has genv 1.4.3, " + packages[0]
 		}

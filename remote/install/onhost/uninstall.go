@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// uninstall removes the program and its parts. State, logs and the account stay; with Purge only the account, since
-// another one must not get its uid.
+// uninstall removes the program and its parts. State, logs and the account stay; with Purge just the account, as its
+// uid must not be reused.
 func (i *installation) uninstall(ctx context.Context) error {
 	rules, err := i.planUninstall(ctx)
 	if err != nil || i.Check {
@@ -32,13 +32,13 @@ func (i *installation) uninstall(ctx context.Context) error {
 		err = i.failure("write", i.removeAll(ctx, rules))
 	}
 	if err == nil {
-		i.endUsages() // no other one can start, and none makes the folders again
+		i.endUsages() // none can start and recreate the folders
 		i.purge(ctx)
 	}
 	return err
 }
 
-// removeAll begins with sudoers: the right to run genv ends first.
+// removeAll starts with sudoers: first of all, the right to run genv ends.
 func (i *installation) removeAll(ctx context.Context, rules []part) error {
 	parts := rules
 	if i.found.ShimsUnsafe == nil {
@@ -54,7 +54,7 @@ func (i *installation) removeAll(ctx context.Context, rules []part) error {
 	return folder.Ignore(syncFolder(i.at(path.Dir(i.Path))), os.ErrNotExist)
 }
 
-// planUninstall returns the files of sudoers that go.
+// planUninstall returns the sudoers files to remove.
 func (i *installation) planUninstall(ctx context.Context) (rules []part, err error) {
 	s, o := i.found, new(i.found.outcome())
 	if err := decidePlace(i.Request, s, false); err != nil {
@@ -83,10 +83,10 @@ func (i *installation) planUninstall(ctx context.Context) (rules []part, err err
 	return rules, err
 }
 
-// handsOver says that an uninstallation gives root's state to all users, who could not change it without the program.
+// handsOver: an uninstallation gives root's state to all users, who couldn't change it without the program.
 func (s *Survey) handsOver() bool { return s.Sum != "" && (s.Unit || s.Owned) }
 
-// mayPurge refuses to remove the state of active environments, or one that genv 1.4.3 uses.
+// mayPurge refuses if environments are active, or genv 1.4.3 uses the state.
 func (i *installation) mayPurge(ctx context.Context) error {
 	const next = "wait until they have ended, or remove genv alone with --uninstall"
 	program := i.Program
@@ -99,7 +99,7 @@ func (i *installation) mayPurge(ctx context.Context) error {
 		return Refuse(next, "the state stays: genv does not say which environments are active: %w", err)
 	case active != "":
 		return Refuse(next, "the state stays: environments are active: %d", strings.Count(active, "\n"))
-	case said != "": // of what can't be read it isn't known
+	case said != "": // what can't be read is unknown
 		return Refuse(next, "the state stays: %s", said)
 	case old != "":
 		return Refuse(next, "the state stays: %s", old)
@@ -107,12 +107,12 @@ func (i *installation) mayPurge(ctx context.Context) error {
 	return nil
 }
 
-// endUsages ends root's processes of the program, also of one that was replaced or removed, that controllers have
-// started. The mount namespace excludes what is at the same path in a container.
+// endUsages ends root's processes of the program that controllers started, even if it was replaced or removed. The
+// mount namespace excludes the same path in a container.
 func (i *installation) endUsages() {
 	ours, _ := os.Readlink("/proc/self/ns/mnt")
 	for try := range 50 {
-		processes, _ := proc.FS{}.PIDs() // of those that it could list
+		processes, _ := proc.FS{}.PIDs() // as far as listed
 		running := false
 		for _, pid := range processes {
 			process := fmt.Sprintf("/proc/%d/", pid)
@@ -135,13 +135,13 @@ func (i *installation) endUsages() {
 	}
 }
 
-// purge removes what else there is, if that is wanted, and notes what stays.
+// purge removes the rest if requested, and notes what stays.
 func (i *installation) purge(ctx context.Context) {
 	account, err := i.accounts.Named(ctx, i.Account)
 	hasAccount := err == nil && i.Account != ""
 	if i.Purge {
 		for _, dir := range []string{"/var/tmp/genv", "/var/lib/genv", "/var/log/genv", "/run/genv"} {
-			_ = os.RemoveAll(i.at(dir)) // one where a disk is mounted stays, and is noted
+			_ = os.RemoveAll(i.at(dir)) // a mount point stays, and is noted
 		}
 		if hasAccount && i.Key != "" {
 			if err := i.removeKey(ctx, &account); err != nil {

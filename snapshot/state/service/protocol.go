@@ -66,7 +66,7 @@ type Status struct {
 	Since       time.Time `json:"since"`
 	Connections int       `json:"connections"`
 	Served      uint64    `json:"served"`  // answered requests
-	Refused     uint64    `json:"refused"` // due to too many
+	Refused     uint64    `json:"refused"` // requests refused for exceeding limits
 }
 
 // changes says whether a request acts for the caller's account. Requests that only root may make are checked elsewhere.
