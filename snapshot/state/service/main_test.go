@@ -270,7 +270,7 @@ func floodChild(args []string) error {
 			}
 		}()
 	}
-	return syscall.Pause()
+	select {}
 }
 
 // sitChild is a child: SOCKET N REQUEST, opens N connections, asks on each, and holds them without reading.
@@ -296,7 +296,8 @@ func sitChild(args []string) error {
 		open = append(open, conn)
 	}
 	fmt.Println("sitting")
-	return syscall.Pause() // without cgo, select {} would be a deadlock
+	time.Sleep(time.Hour) // not pause(2), which Go's own signals end; it is killed
+	return nil
 }
 
 // connectChild is a child: it connects its standard input to SOCKET, and ends.
