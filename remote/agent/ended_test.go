@@ -120,12 +120,16 @@ func TestClosingDuringCalls(t *testing.T) {
 
 // A controller that no longer leads waits for its orders, but not to end.
 func TestClosingWithoutTheLead(t *testing.T) {
-	host := remote.Host{Name: "a"}
-	pool := (&scripted{execute: func(ctx context.Context) (agent.Execution, error) { <-ctx.Done(); return agent.Execution{}, nil }}).pool(t)
+	host, begun := remote.Host{Name: "a"}, make(chan bool)
+	pool := (&scripted{execute: func(ctx context.Context) (agent.Execution, error) {
+		close(begun)
+		<-ctx.Done()
+		return agent.Execution{}, nil
+	}}).pool(t)
 	pool.Lease(leader(1))
 	snapshotOf(t, pool, host)
 	ended := execute(t.Context(), pool, host)
-	time.Sleep(100 * time.Millisecond)
+	<-begun
 	pool.Lease(nil)
 	require.Empty(t, ended)
 	pool.Close()

@@ -133,7 +133,7 @@ func TestDeadlines(t *testing.T) {
 				<-f.stop
 			}
 		})
-		c := newClient(t, sshclient.Options{ConfigFile: f.config(), CommandTimeout: 300 * time.Millisecond})
+		c := newClient(t, sshclient.Options{ConfigFile: f.config(), CommandTimeout: 2 * time.Second})
 		out, err := c.Run(t.Context(), gpu, remote.Command{Args: []string{"hang"}, Stdin: make([]byte, 16<<20)})
 		requireClass(t, remote.Timeout, err)
 		require.Equal(t, "half", string(out.Stdout), "what had arrived")
@@ -174,7 +174,7 @@ func TestDeadlines(t *testing.T) {
 				return true
 			}
 		})
-		c := newClient(t, sshclient.Options{ConfigFile: f.config(), KeepAlive: 50 * time.Millisecond, CommandTimeout: time.Minute})
+		c := newClient(t, sshclient.Options{ConfigFile: f.config(), KeepAlive: 500 * time.Millisecond, CommandTimeout: time.Minute})
 		runs(t, c, gpu, snapshot)
 		close(frozen)
 		_, err := c.Run(t.Context(), gpu, snapshot)

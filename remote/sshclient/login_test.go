@@ -203,8 +203,8 @@ func TestPassphraseAfterConnectTimeout(t *testing.T) {
 	var key string
 	f := startFake(t, func(f *fake) { key = f.lock("locked"); require.NoError(t, os.Remove(filepath.Join(f.dir, "id"))) })
 	c := newClient(t, sshclient.Options{
-		ConfigFile: f.config("IdentityFile " + key), ConnectTimeout: 500 * time.Millisecond,
-		Prompt: func(string) ([]byte, error) { time.Sleep(800 * time.Millisecond); return []byte("secret"), nil },
+		ConfigFile: f.config("IdentityFile " + key), ConnectTimeout: 2 * time.Second,
+		Prompt: func(string) ([]byte, error) { time.Sleep(2200 * time.Millisecond); return []byte("secret"), nil },
 	})
 	runs(t, c, gpu, snapshot)
 }

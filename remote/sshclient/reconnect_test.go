@@ -208,7 +208,11 @@ func TestProbe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(t, sshclient.Options{ConfigFile: config})
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			within := time.Minute
+			if want == remote.Timeout {
+				within = 100 * time.Millisecond
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()
 			switch err := c.Probe(ctx, remote.Host{Name: name}); want {
 			case "":

@@ -61,7 +61,7 @@ func newHost(t testing.TB) *host {
 	}}
 	h.Lookup = &container.Lookup{
 		Engines: h.engines, Run: filepath.Join(t.TempDir(), "run"), Proc: proc.FS{Root: t.TempDir()},
-		Wait: 20 * time.Millisecond, Now: func() time.Time { return h.now },
+		Wait: time.Minute, Now: func() time.Time { return h.now },
 	}
 	h.process(1, 1, "/")
 	h.process(10, 100, "/docker/"+id)
@@ -263,7 +263,7 @@ func TestForgedCgroupsHideNoContainer(t *testing.T) {
 // TestSilentEngine: it is waited for once, then left alone, and what is unknown is said.
 func TestSilentEngine(t *testing.T) {
 	h := newHost(t)
-	h.hangs = true
+	h.hangs, h.Wait = true, 20*time.Millisecond
 	require.True(t, h.look(member(10, "/docker/"+id))[0].Unknown)
 	h.Wait = time.Hour // nothing is waited for any more
 	h.now = h.now.Add(29 * time.Second)

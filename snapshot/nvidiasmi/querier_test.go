@@ -166,8 +166,10 @@ func TestAQuerierRecoversWhenTheHungCallReturns(t *testing.T) {
 			return r(ctx, args...)
 		}
 		return stdout("GPU-1, 711, 5\n"), nil
-	}), 20*time.Millisecond)
-	require.ErrorIs(t, proctest.Try(querier.Apps(t.Context(), 0)).Err, nvidiasmi.ErrTimeout)
+	}), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, proctest.Try(querier.Apps(ctx, 0)).Err, nvidiasmi.ErrTimeout)
 
 	release()
 	require.Eventually(t, func() bool { return running.Load() == 0 }, 5*time.Second, time.Millisecond)

@@ -75,8 +75,8 @@ func (q *twoQueues) remote(args ...string) *exec.Cmd {
 }
 
 // begin starts it, and returns when it waits on both hosts.
-func (q *twoQueues) begin(args ...string) (cmd *exec.Cmd, out, errs *strings.Builder) {
-	cmd, out, errs = q.remote(args...), new(strings.Builder), new(strings.Builder)
+func (q *twoQueues) begin(args ...string) (cmd *exec.Cmd, out, errs *testfleet.ProgramOutput) {
+	cmd, out, errs = q.remote(args...), new(testfleet.ProgramOutput), new(testfleet.ProgramOutput)
 	cmd.Stdout, cmd.Stderr = out, errs
 	require.NoError(q, cmd.Start())
 	q.Cleanup(func() { _ = cmd.Process.Kill() })
@@ -126,17 +126,18 @@ func TestWaitInTheQueuesOfHosts(t *testing.T) {
 	t.Parallel()
 	q := startTwoQueues(t)
 	cmd, out, errs := q.begin("wait", "--gpus", "2", "--interval", "1h")
-	time.Sleep(3 * time.Second) // the place is said once a second at most
+	const place = "\nWaiting: place 1 of 1 on one, two\n"
+	genvtest.Eventually(t, "its place", func() bool { return strings.Contains(errs.String(), place) })
 	for format, want := range map[string]string{"tui": "\n1 command waits for GPUs: operator for 2\n", "json": `,"waits":[{"id":"` + q.ids("one")[0] + `",`} {
 		genvtest.Eventually(t, want, func() bool { return strings.Contains(genvtest.Exec(t, q.remote("gpus", "--format", format)).Out, want) })
 	}
 	proctest.Output(t, q.detach("two", "2,5"))
 	require.NoError(t, cmd.Wait(), errs.String())
 	require.Equal(t, "two 2,5\n", out.String())
-	require.Contains(t, errs.String(), "\nWaiting: place 1 of 1 on one, two\n")
+	require.Contains(t, errs.String(), place)
 	q.noOneWaits()
 
-	activate := []string{"activate", "--gpus", "2", "--wait=8"}
+	activate := []string{"activate", "--gpus", "2", "--wait=12"}
 	require.Equal(t, genvtest.Result{
 		Err: "genv: your login shell is not set up on one, two: docs/using-gpus.md has the line for its rc file\n", Code: 1,
 	}, genvtest.Exec(t, q.remote(activate...)), "it doesn't wait for a turn that would be lost")
@@ -147,6 +148,6 @@ func TestWaitInTheQueuesOfHosts(t *testing.T) {
 	cmd, _, errs = q.begin(activate...)
 	require.Error(t, cmd.Wait())
 	require.Equal(t, 75, cmd.ProcessState.ExitCode(), errs.String())
-	require.Contains(t, errs.String(), "\nWaiting: place 1 of 1 on one, two\n")
-	require.Contains(t, errs.String(), "it was not your turn within 8s")
+	require.Contains(t, errs.String(), place)
+	require.Contains(t, errs.String(), "it was not your turn within 12s")
 }

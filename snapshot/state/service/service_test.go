@@ -163,7 +163,7 @@ func (h *host) raw(t *testing.T, send func(io.Writer)) string {
 
 func TestGarbageOnTheSocket(t *testing.T) {
 	h := newHost(t, 1)
-	server, _ := h.serve(t, service.Bounds{PerUser: 64, Burst: 1000, Send: 200 * time.Millisecond})
+	server, _ := h.serve(t, service.Bounds{PerUser: 64, Burst: 1000, Send: 2 * time.Second})
 	for name, tt := range map[string]struct {
 		send func(io.Writer)
 		want string
@@ -181,11 +181,8 @@ func TestGarbageOnTheSocket(t *testing.T) {
 		"no such look":    {func(w io.Writer) { fmt.Fprintln(w, `{"version":1,"look":"/etc/shadow"}`) }, "no document"},
 		"half a request":  {func(w io.Writer) { fmt.Fprint(w, `{"version":1,`) }, "didn't come within"},
 		"a slow writer": {func(w io.Writer) {
-			for range 20 {
-				if _, err := fmt.Fprint(w, " "); err != nil {
-					return
-				}
-				time.Sleep(20 * time.Millisecond)
+			for err := error(nil); err == nil; time.Sleep(20 * time.Millisecond) {
+				_, err = fmt.Fprint(w, " ")
 			}
 		}, "didn't come within"},
 		"a gigabyte": {func(w io.Writer) {
