@@ -20,24 +20,24 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// accountKey names in the config.yaml in /etc/genv the account that root's `genv remote …` becomes: it alone has keys
-// and rights on the hosts of a fleet.
+// accountKey, in /etc/genv/config.yaml, names the account that root's `genv remote …` becomes. Only that account has
+// keys and rights on the hosts.
 const accountKey = "account"
 
-// Personal is the category of a command below `genv remote` that uses the ssh of the user who runs it, root too.
+// Personal is the category of a command below `genv remote` that root runs with its own ssh.
 const Personal = "personal"
 
-// AsAccount is the category of other commands that become the controller's account if root starts them.
+// AsAccount is the category of other commands that become the controller's account under root.
 const AsAccount = "as the account"
 
-// Configured is the category of a command that reads the configuration files, with all below it.
+// Configured is the category of a command that, with all below it, reads the configuration files.
 const Configured = "configured"
 
 // AskWithSudo is the next step for what root and the controller's account may do.
 const AskWithSudo = "run it with sudo"
 
-// Account returns the controller's account by the config.yaml in /etc/genv, of which the rest is checked elsewhere;
-// empty for none.
+// Account returns the controller's account from /etc/genv/config.yaml; empty for none. The rest of the file is checked
+// elsewhere.
 func Account(getenv func(string) string) (string, error) {
 	if !slices.Contains(ConfigPaths(getenv, ConfigFile), systemConfig) {
 		return "", nil
@@ -62,8 +62,8 @@ func Account(getenv func(string) string) (string, error) {
 	return account, nil
 }
 
-// IsPerson reports whether there is a controller's account, and this process is neither it nor root: its user needs no
-// rights on the hosts.
+// IsPerson reports whether a controller's account exists, and neither it nor root runs this process. Such a user needs
+// no rights on the hosts.
 func IsPerson(ctx context.Context, getenv func(string) string) bool {
 	name, err := Account(getenv)
 	if err != nil || name == "" || os.Geteuid() == 0 {
@@ -73,7 +73,7 @@ func IsPerson(ctx context.Context, getenv func(string) string) bool {
 	return err != nil || int(account.UID) != os.Geteuid()
 }
 
-// OtherOwner is the owner of a file, or of a link, as sudo takes it; empty for this user.
+// OtherOwner is the owner of a file, or of the link itself, in the form that sudo accepts; empty for this user.
 func OtherOwner(path string) (string, error) {
 	var about unix.Stat_t
 	if err := unix.Lstat(path, &about); err != nil {
@@ -89,8 +89,7 @@ func OtherOwner(path string) (string, error) {
 	return "#" + uid, nil
 }
 
-// becomeAccount runs root's program again as the controller's account, if there is one. Its error then has the exit
-// code.
+// becomeAccount runs root's program again as the controller's account, if there is one.
 func becomeAccount(p *Program, c *cli.Context) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -105,7 +104,7 @@ func becomeAccount(p *Program, c *cli.Context) error {
 	return &ExitError{Code: code}
 }
 
-// controllersAccount is the one that config.yaml names; the zero Account for none.
+// controllersAccount is zero if config.yaml names none.
 func controllersAccount(ctx context.Context, getenv func(string) string) (account nss.Account, err error) {
 	name, err := Account(getenv)
 	if err != nil || name == "" {
@@ -117,8 +116,8 @@ func controllersAccount(ctx context.Context, getenv func(string) string) (accoun
 	return account, nil
 }
 
-// AsAccountBeside is for a process named MonitorName: it runs this program with args (the first is its name) as the
-// controller's account, and returns the exit code.
+// AsAccountBeside, for a process named MonitorName, runs this program with args (its name first) as the controller's
+// account, and returns the exit code.
 func AsAccountBeside(ctx context.Context, p Program, args []string) int {
 	account, err := controllersAccount(ctx, p.Getenv)
 	if err != nil {
@@ -141,7 +140,7 @@ func AsAccountBeside(ctx context.Context, p Program, args []string) int {
 	})
 }
 
-// environmentOf is what the account's program gets of root's environment: how to show things, and how to reach hooks.
+// environmentOf keeps what root's environment says about display, and about reaching hooks.
 func environmentOf(account nss.Account) []string {
 	told := []string{
 		"PATH", "TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ",

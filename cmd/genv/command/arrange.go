@@ -7,14 +7,14 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Arrange rewrites a command line so that package cli reads it as 1.4.3, with Python's argparse, does:
+// Arrange rewrites a command line so that package cli reads it as 1.4.3, which uses Python's argparse, does:
 //
 //   - a long flag may be cut short, as in `--over`, if one flag of the command begins so, or 1.4.3 has only one;
 //   - `--query a b` becomes `--query a --query b`;
 //   - flags may follow the arguments of a command;
 //   - `genv remote -H a enforce` becomes `genv remote enforce -H a`, if enforce has the flag, too.
 //
-// What follows `--`, and the command lines of `genv lock` and `genv run`, stay as they are.
+// The words after `--`, and the command lines of `genv lock` and `genv run`, stay unchanged.
 func Arrange(app *cli.App, args []string) ([]string, error) {
 	a := arrangement{commands: app.Commands, given: make([][]givenFlag, 1)}
 	for rest := args[1:]; len(rest) > 0; {
@@ -28,10 +28,10 @@ func Arrange(app *cli.App, args []string) ([]string, error) {
 }
 
 type arrangement struct {
-	path      []*cli.Command // the commands of the line
-	command   *cli.Command   // the last of them; nil for none
+	path      []*cli.Command // from the first command to the last
+	command   *cli.Command   // the last of path; nil for none
 	commands  []*cli.Command // its subcommands
-	given     [][]givenFlag  // of genv itself, and of each command of the path
+	given     [][]givenFlag  // to genv itself, then to each command of path
 	arguments []string       // of the last command
 }
 
@@ -61,7 +61,7 @@ func (a *arrangement) line() (line []string) {
 	return line
 }
 
-// take moves the next words into the arrangement, and says how many.
+// take returns the number of words that it took.
 func (a *arrangement) take(words []string) (int, error) {
 	word := words[0]
 	sub := commandNamed(a.commands, word)
@@ -78,7 +78,7 @@ func (a *arrangement) take(words []string) (int, error) {
 		a.command, a.commands = sub, sub.Subcommands
 		a.path, a.given = append(a.path, a.command), append(a.given, nil)
 		return 1, nil
-	case takesProgram(a.command): // what follows is its command's
+	case takesProgram(a.command): // the rest is the program's command line
 		a.arguments = append(a.arguments, words...)
 		return len(words), nil
 	}
@@ -86,9 +86,9 @@ func (a *arrangement) take(words []string) (int, error) {
 	return 1, nil
 }
 
-// isFlag says whether a word is a flag; -1 is a number.
+// isFlag reports whether a word is a flag; -1 is a number.
 func isFlag(word string) bool {
-	return len(word) > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9')
+	return len(word) > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9') // -1 is a number
 }
 
 func (a *arrangement) takeFlag(words []string) (int, error) {
@@ -135,7 +135,7 @@ func takesProgram(cmd *cli.Command) bool {
 
 func (a *arrangement) flag(name string) *Flag { return flagNamed(a.flags(), name) }
 
-// unabbreviated writes a long flag in full; joined says whether "=" and its value follow.
+// unabbreviated completes a shortened long flag; joined reports whether "=" and a value follow.
 func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err error) {
 	flag, value, joined := strings.Cut(word, "=")
 	prefix, long := strings.CutPrefix(flag, "--")
@@ -155,7 +155,7 @@ func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err 
 		}
 	}
 	switch {
-	case len(found) == 0 || exact && len(found) > 1: // --t is -t, unless it begins one flag
+	case len(found) == 0 || exact && len(found) > 1: // --t is -t, unless it is the beginning of one flag
 		return word, joined, nil
 	case len(found) > 1:
 		return "", false, UsageError("%s is ambiguous: write --%s", flag, strings.Join(found, " or --"))
@@ -165,7 +165,7 @@ func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err 
 	return "--" + found[0], false, nil
 }
 
-// shortIn143 are the flags that 1.4.3 lets callers cut short, by command, where we have more that begin so.
+// shortIn143 are flags, by command, that 1.4.3 lets callers shorten although more of ours begin so.
 var shortIn143 = map[string]string{
 	"genv devices": "no-cleanup", "genv envs": "no-cleanup",
 	"genv devices ps": "no-header", "genv envs ps": "no-header", "genv remote": "exit-on-error",

@@ -30,7 +30,7 @@ func completionCommand(p Program) *cli.Command {
 	}
 }
 
-// completeCommand is for the scripts. They give it the words up to the cursor, without genv; the last one may be empty.
+// completeCommand gets the words up to the cursor, without genv. The last one may be empty.
 func completeCommand(p Program, root func() *cli.App) *cli.Command {
 	return &cli.Command{
 		Name: "__complete", Usage: "print completions for a shell's script", ArgsUsage: "WORD…",
@@ -46,12 +46,11 @@ func completeCommand(p Program, root func() *cli.App) *cli.Command {
 	}
 }
 
-// What a shell is to do.
 const (
 	offer   = "words"   // the candidates
-	files   = "files"   // the word, or what follows "=" in it, is the path of a file
-	folders = "folders" // or of a folder
-	program = "program" // a command line follows, from the word with an index on
+	files   = "files"   // the word, or its part after "=", is the path of a file
+	folders = "folders" // the same for a folder
+	program = "program" // a command line begins at the word with this index
 )
 
 type continuation struct {
@@ -60,12 +59,12 @@ type continuation struct {
 	candidates []Explained
 }
 
-// String is what the scripts read: what to do, and then a line for each candidate, with its explanation behind a tab.
+// String is for the scripts: the action, then a line for each candidate with its explanation behind a tab.
 func (a continuation) String() string {
 	var b strings.Builder
 	b.WriteString(a.do)
 	if a.do == program {
-		fmt.Fprintf(&b, " %d", a.program+1) // with genv itself
+		fmt.Fprintf(&b, " %d", a.program+1) // counts genv itself
 	}
 	b.WriteString("\n")
 	for _, c := range a.candidates {
@@ -74,7 +73,7 @@ func (a continuation) String() string {
 	return b.String()
 }
 
-// complete continues the word after others. Values are offered if they are the same on every machine.
+// complete continues the word after others. It offers only values that are the same on every machine.
 func complete(app *cli.App, words []string, current string) continuation {
 	p := placeAfter(app, words)
 	if n := len(p.path); n > 0 && p.path[n-1].Name == "help" {
@@ -170,16 +169,17 @@ func (p *place) flagNames(word string) (candidates []Explained) {
 
 type place struct {
 	arrangement
-	// value is the flag that takes the next word; nil for none. With more, it has a value already, and other words may
-	// follow.
+	// value is the flag that takes the next word; nil for none. If more is set, it already has a value, and other words
+	// may follow.
 	value *Flag
 	more  []string
-	ended bool // "--" was given: no flags follow
-	// program is the word, maybe the next one, that begins the command line of `genv run` or `genv lock`; -1 for none.
+	ended bool // by "--": no flags follow
+	// program is the index of the word, possibly the next one, that begins the command line of `genv run` or `genv
+	// lock`; -1 for none.
 	program int
 }
 
-// placeAfter reads words, without the program's name, and skips what is wrong in them.
+// placeAfter skips errors in the words, which don't include genv.
 func placeAfter(app *cli.App, words []string) *place {
 	p := &place{program: -1, arrangement: arrangement{commands: app.Commands, given: make([][]givenFlag, 1)}}
 	for at := 0; at < len(words); {

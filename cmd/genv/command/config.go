@@ -13,15 +13,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// NoPolicy as the value of --policy uses no policy file, not even the default one.
+// NoPolicy, as the value of --policy, turns off even the default policy file.
 const NoPolicy = "none"
 
-// application sets flags from files, if neither the command line nor an environment variable does.
+// application sets flags from files unless the command line or an environment variable does.
 type application struct {
 	program *Program
 	context *cli.Context
 	applied []configValue
-	policy  string // the default file that is used
+	policy  string // the default file, if it is used
 }
 
 func (a *application) apply(commands Commands) error {
@@ -69,7 +69,7 @@ func readAll(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, strictyaml.MaxSize+1))
 }
 
-// set sets the interval first, on which others depend.
+// set begins with the interval, on which other flags depend.
 func (a *application) set(values map[string]configValue) error {
 	c := a.context
 	named := c.IsSet("host") || c.IsSet("hostfile")
@@ -94,12 +94,12 @@ func (a *application) applies(name string) bool {
 	if flag == nil || flag.unless != "" && a.program.Getenv(flag.unless) != "" {
 		return false
 	}
-	// A dry run may run alongside a controller, which has this log and these listeners.
+	// A dry run may run beside a controller, which owns this log and these listeners.
 	dryRun := c.Bool("dry-run")
 	switch {
 	case flag.keys&loop != 0:
-		interval, err := text.ParseDuration(c.String("interval")) // it isn't checked yet
-		runsOnce := err == nil && interval == 0                   // it serves nothing then
+		interval, err := text.ParseDuration(c.String("interval")) // not checked yet
+		runsOnce := err == nil && interval == 0                   // and serves nothing
 		return !dryRun && !runsOnce
 	case flag.keys&record != 0:
 		return !dryRun
@@ -107,8 +107,8 @@ func (a *application) applies(name string) bool {
 	return flag.keys&Site != 0
 }
 
-// findPolicy sets --policy to the default file, if there is one. At a reload it stays the same: a file that is gone is
-// an error, and never means no policy.
+// findPolicy sets --policy to the default file, if there is one. A reload keeps the path: a missing file is an error
+// then, never "no policy".
 func (a *application) findPolicy() error {
 	if c := a.context; !Takes(c.Command, "policy") || c.IsSet("policy") || c.Args().Present() { // which names one
 		return nil
@@ -125,14 +125,14 @@ func (a *application) setFlag(name, word string) error {
 	return a.context.Set(name, word)
 }
 
-// GivesAny says whether the command line gives a flag other than these.
+// GivesAny reports whether the command line gives a flag other than these.
 func GivesAny(c *cli.Context, but ...string) bool {
 	return slices.ContainsFunc(own(c.Command.Flags), func(f *Flag) bool {
 		return f.given && !f.configured && !slices.Contains(but, f.names[0])
 	})
 }
 
-// log says with -v where values come from, and always which policy is enforced.
+// log writes with -v where values come from, and always which policy is enforced.
 func (a *application) log() {
 	log := a.program.Logger(a.context)
 	for _, v := range a.applied {
@@ -145,7 +145,7 @@ func (a *application) log() {
 	}
 }
 
-// Explain adds to an error about a flag where the configuration sets that.
+// Explain adds to an error about a flag where the configuration sets that flag.
 func (a *application) Explain(err error) error {
 	exit, ok := errors.AsType[*ExitError](err)
 	if !ok || exit.Flag == "" {

@@ -19,8 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The configuration files of a controller, as docs/fleet.md says. Only `genv remote …`, `genv enforce` and `genv policy
-// …` read them. Who may change a file decides what root does, so one that others could have written is refused.
+// The configuration files of a controller; docs/fleet.md describes them. Only `genv remote …`, `genv enforce` and `genv
+// policy …` read them. They decide what root does, so a file that others could have written is refused.
 const (
 	ConfigVariable = "GENV_CONFIG_DIR"
 	ConfigOff      = "off" // as the value of ConfigVariable: no file is read
@@ -33,7 +33,7 @@ const (
 	systemConfig = systemFolder + "/" + ConfigFile
 )
 
-// ConfigPaths are where a file is looked for; the first one that exists counts.
+// ConfigPaths are the paths of a file in order; the first one that exists counts.
 func ConfigPaths(getenv func(string) string, name string) []string {
 	var paths []string
 	folders, _ := configFolders(getenv)
@@ -43,7 +43,7 @@ func ConfigPaths(getenv func(string) string, name string) []string {
 	return paths
 }
 
-// FindConfig is the path of a file, or "" if it doesn't exist.
+// FindConfig is the path of a file; empty if it doesn't exist.
 func FindConfig(getenv func(string) string, name string) (string, error) {
 	for _, path := range ConfigPaths(getenv, name) {
 		file, err := OpenConfig(path)
@@ -57,8 +57,8 @@ func FindConfig(getenv func(string) string, name string) (string, error) {
 	return "", nil
 }
 
-// configFolders leaves out a folder of another user, with the reason: with `sudo -E` and `sudo -u` HOME may be that of
-// another user, who must not decide what this one does.
+// configFolders leaves out a folder of another user, with the reason. With `sudo -E` and `sudo -u`, HOME may be another
+// user's, who must not decide what this user's genv does.
 func configFolders(getenv func(string) string) (folders []string, leftOut error) {
 	switch dir := getenv(ConfigVariable); dir {
 	case "":
@@ -76,13 +76,13 @@ func configFolders(getenv func(string) string) (folders []string, leftOut error)
 	if own == "" || own == systemFolder {
 		return []string{systemFolder}, nil
 	}
-	if leftOut = notOurs(own, home); leftOut == nil { // also where it is missing: messages name it
+	if leftOut = notOurs(own, home); leftOut == nil { // even if it is missing: messages name it
 		folders = []string{own}
 	}
 	return append(folders, systemFolder), leftOut
 }
 
-// notOurs is why a folder below home isn't read: another user could have put it, or a link, there.
+// notOurs is why a folder below home isn't read: another user could have put it, or a link to it, there.
 func notOurs(own, home string) error {
 	var about unix.Stat_t
 	for path := own; ; path = filepath.Dir(path) {
@@ -90,7 +90,7 @@ func notOurs(own, home string) error {
 		case errors.Is(err, fs.ErrPermission):
 			return fmt.Errorf("%s isn't read: %w", own, err)
 		case err != nil:
-			return nil //nolint:nilerr // there is nothing to read
+			return nil //nolint:nilerr // nothing to read
 		case !trusted(about.Uid):
 			return fmt.Errorf("%s isn't read: %s belongs to uid %d, and this program runs as uid %d; "+
 				"name its files with -H and --policy", own, path, about.Uid, os.Geteuid())
@@ -101,7 +101,7 @@ func notOurs(own, home string) error {
 	}
 }
 
-// OpenConfig opens a file, unless others than root and the running user could have written it.
+// OpenConfig opens a file, unless users other than root and this one could have written it.
 func OpenConfig(path string) (io.ReadCloser, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -131,8 +131,8 @@ func OpenConfig(path string) (io.ReadCloser, error) {
 	return file, nil
 }
 
-// check refuses what others than root and the running user may change. root's group may, and the user's own, which has
-// the user's number.
+// check refuses what users other than root and this one may change. A writable file of root's group is fine, and one of
+// the user's own group, which has the user's number.
 func check(path string, about *unix.Stat_t) error {
 	switch {
 	case !trusted(about.Uid):
@@ -152,15 +152,14 @@ func trusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
 type configValue struct {
 	Flag  string
-	Words []string // several only for a flag that may be repeated
+	Words []string
 	Place strictyaml.Place
 }
 
 // configFile has the values by section; "" is the top of the file.
 type configFile map[string][]configValue
 
-// parseConfig reads a config.yaml for commands below `genv remote`. Its error is a *strictyaml.ParseError, in one line
-// with its place.
+// parseConfig reads a config.yaml for commands below `genv remote`. Its error is a *strictyaml.ParseError on one line.
 func parseConfig(name string, data []byte, commands []*cli.Command) (configFile, error) {
 	file := configFile{}
 	if isEmpty(data) {
@@ -182,7 +181,7 @@ func parseConfig(name string, data []byte, commands []*cli.Command) (configFile,
 	return file, nil
 }
 
-// CheckConfig is the first problem of a config.yaml for the flags of some commands.
+// CheckConfig returns the first problem of a config.yaml for the flags of some commands.
 func CheckConfig(name string, data []byte, commands []*cli.Command) error {
 	_, err := parseConfig(name, data, commands)
 	return err
@@ -221,8 +220,8 @@ func (f configFile) read(known configKeys, section string, key, value *strictyam
 	}
 }
 
-// valuesFor are the values for the flags of a command: those of the first file, and of the command's own section, take
-// precedence. Those under `enforce:` come last, for commands that show or change a controller.
+// valuesFor are the values for the flags of a command. The first file and the command's own section take precedence.
+// Keys under `enforce:` come last; they are for commands that show or change a controller.
 func valuesFor(cmd *cli.Command, files []configFile) map[string]configValue {
 	values := map[string]configValue{}
 	for _, file := range slices.Backward(files) {
@@ -242,7 +241,7 @@ func (f configFile) addTo(values map[string]configValue, cmd *cli.Command, secti
 		return flag == nil || flag.keys&from == 0
 	})
 	if slices.ContainsFunc(list, namesHosts) {
-		delete(values, "host") // one place says which hosts there are
+		delete(values, "host") // only one place names the hosts
 		delete(values, "hostfile")
 	}
 	for _, v := range list {

@@ -13,39 +13,38 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The sections that aren't a command.
 const (
 	topSection    = "(top)"
 	remoteSection = "remote"
 )
 
-// InConfig is what config.yaml may do with a flag; 0 for one about a single run.
+// InConfig is how config.yaml treats a flag; 0 for a flag about a single run.
 type InConfig uint
 
 const (
-	Site        InConfig = 1 << iota // a key in the section of each command that has the flag
-	OrOff                            // with others: `off` in place of a path
-	OrNone                           // with others: `none` in place of a path
-	Asked                            // no key, since it is asked for in a single run
-	OfPolicy                         // no key, since policy.yaml says it
-	Output                           // no key, since programs rely on the default
-	top                              // a key at the top of the file, too
-	underRemote                      // a key under `remote:`, too
-	shared                           // a command without the key takes it from `enforce:`
-	loop                             // not in a dry run, and not when enforce runs once
-	record                           // not in a dry run
-	connection                       // help has it on a page that many commands share
+	Site        InConfig = 1 << iota // a key in the section of each command with the flag
+	OrOff                            // `off` in place of a path
+	OrNone                           // `none` in place of a path
+	Asked                            // no key: for a single run
+	OfPolicy                         // no key: policy.yaml sets it
+	Output                           // no key: programs rely on the default
+	top                              // also a key at the top of the file
+	underRemote                      // also a key under `remote:`
+	shared                           // the value under `enforce:` is the default
+	loop                             // not applied in a dry run or a single cycle
+	record                           // not applied in a dry run
+	connection                       // on the help page that many commands share
 
 	Top        = Site | top
 	Shared     = Site | shared
 	Loop       = Site | loop
-	Record     = Top | shared | record    // the log of a controller, which a dry run doesn't write
-	OfFleet    = Site | top | underRemote // of all commands on a fleet
+	Record     = Top | shared | record // the log of a controller
+	OfFleet    = Site | top | underRemote
 	Connection = OfFleet | connection
 	AskedToo   = Asked | connection
 )
 
-// configKeys are the flags that config.yaml may set, by section and key. Section "" has those that it may not.
+// configKeys are the flags that config.yaml may set, by section and key. Section "" has those that it may not set.
 type configKeys map[string]map[string]*Flag
 
 func configKeysOf(commands []*cli.Command) configKeys {
@@ -65,7 +64,7 @@ func configKeysOf(commands []*cli.Command) configKeys {
 		}
 	}
 	for key, flag := range k[topSection] {
-		delete(k, key) // `hosts` is a key, and no section
+		delete(k, key) // `hosts` is a key, not a section
 		delete(k[""], flag.names[0])
 	}
 	return k
@@ -77,7 +76,7 @@ func sectionsFor(cmd *cli.Command, flag *Flag) []string {
 	}
 	var sections []string
 	takesHosts := func(cmd *cli.Command) bool { return Takes(cmd, "hostfile") }
-	if !slices.ContainsFunc(cmd.Subcommands, takesHosts) { // else it would be theirs, too
+	if !slices.ContainsFunc(cmd.Subcommands, takesHosts) { // else it would apply to them as well
 		sections = append(sections, cmd.Name)
 	}
 	if flag.keys&top != 0 {
@@ -89,7 +88,7 @@ func sectionsFor(cmd *cli.Command, flag *Flag) []string {
 	return sections
 }
 
-// sections are those with a key, or all with "".
+// sections are those with a key; all if the key is "".
 func (k configKeys) sections(key string) (sections []string) {
 	for section, flags := range k {
 		if _, ok := flags[key]; section != "" && (ok || key == "") {
@@ -155,7 +154,8 @@ func (k configKeys) refusal(name string) string {
 	return fmt.Sprintf("%s; write --%s in the command line", reason, name)
 }
 
-// wordsOf reads the value of a flag, which is checked where it is used. It must not depend on the working directory.
+// wordsOf reads the value of a flag, which is checked at its use. Paths are absolute, to be independent of the working
+// directory.
 func wordsOf(flag *Flag, n *strictyaml.Node) []string {
 	switch flag.placeholder() {
 	case "HOSTS":

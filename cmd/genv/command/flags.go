@@ -16,37 +16,37 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Flag is bound to a field of a command's options. What the field has before is the default.
+// Flag is bound to a field of a command's options. The initial value of the field is the default.
 //
 //	o := &options{interval: 10 * time.Second}
 //	flags := []cli.Flag{command.Duration(&o.interval, "interval,i", "`TIME` between two looks").Config(command.Site)}
 type Flag struct {
-	names       []string // the name, and then aliases
+	names       []string // aliases follow the name
 	usage       string
 	preset      string // the default
 	defaultText string // what help prints instead
 	hidden      bool
 	keys        InConfig
-	unless      string   // the variable that takes precedence over config.yaml
+	unless      string   // a variable that takes precedence over config.yaml
 	choices     []string // nil for any
 	isBool      bool
-	word        string // that a bool takes after "="; empty for none
+	word        string // what a bool takes after "="; empty for nothing
 	isList      bool
 	orZero      bool
-	many        bool // all words up to the next flag are values, as in 1.4.3
+	many        bool // see Many
 
 	set        func(word string) error
-	check      func(f *Flag) error // before the command runs; nil for none
-	words      []string            // that were given
+	check      func(f *Flag) error // runs before the command; nil for none
+	words      []string            // as given
 	given      bool
-	configured bool // not in the command line
+	configured bool // given by config.yaml
 }
 
 func newFlag(names, usage, preset string, set func(string) error) *Flag {
 	return &Flag{names: strings.Split(names, ","), usage: usage, preset: preset, set: set}
 }
 
-// String is a flag with any text as its value.
+// String returns a flag with any text as its value.
 func String[T ~string](to *T, names, usage string) *Flag {
 	return newFlag(names, usage, string(*to), func(word string) error {
 		*to = T(word)
@@ -54,7 +54,7 @@ func String[T ~string](to *T, names, usage string) *Flag {
 	})
 }
 
-// Strings is a flag that may be repeated.
+// Strings returns a flag that may be repeated.
 func Strings(to *[]string, names, usage string) *Flag {
 	f := newFlag(names, usage, "", func(word string) error {
 		*to = append(*to, word)
@@ -64,7 +64,7 @@ func Strings(to *[]string, names, usage string) *Flag {
 	return f
 }
 
-// Bool is a flag that is on if it is given.
+// Bool returns a flag that is on if it is given.
 func Bool(to *bool, names, usage string) *Flag {
 	f := newFlag(names, usage, "", func(word string) (err error) {
 		if *to, err = strconv.ParseBool(word); err != nil {
@@ -76,7 +76,7 @@ func Bool(to *bool, names, usage string) *Flag {
 	return f
 }
 
-// OrWord has a Bool take a word, too, after "=".
+// OrWord lets a Bool also take a word after "=".
 func (f *Flag) OrWord(word string, to *bool) *Flag {
 	set := f.set
 	f.word, f.choices, f.set = word, []string{word}, func(value string) error {
@@ -88,7 +88,7 @@ func (f *Flag) OrWord(word string, to *bool) *Flag {
 	return f
 }
 
-// OrTime has a Bool take a duration of more than 0, too, after "=".
+// OrTime lets a Bool also take a duration of more than 0 after "=".
 func (f *Flag) OrTime(to *time.Duration) *Flag {
 	set := f.set
 	f.word, f.set = "TIME", func(value string) (err error) {
@@ -103,7 +103,7 @@ func (f *Flag) OrTime(to *time.Duration) *Flag {
 	return f
 }
 
-// Int is a flag with a number.
+// Int returns a flag with a number.
 func Int(to *int, names, usage string) *Flag {
 	preset := ""
 	if *to != 0 {
@@ -119,14 +119,14 @@ func Int(to *int, names, usage string) *Flag {
 	})
 }
 
-// Duration is a flag with a duration of more than 0.
+// Duration returns a flag with a duration of more than 0.
 func Duration(to *time.Duration, names, usage string) *Flag {
 	preset := ""
 	if *to != 0 {
 		preset = text.FormatDuration(*to)
 	}
 	f := newFlag(names, usage, preset, func(word string) error {
-		*to, _ = text.ParseDuration(word) // check has the error
+		*to, _ = text.ParseDuration(word) // check reports the error
 		return nil
 	})
 	f.check = func(f *Flag) error {
@@ -143,7 +143,7 @@ func Duration(to *time.Duration, names, usage string) *Flag {
 	return f
 }
 
-// OrZero lets a duration be 0, too.
+// OrZero lets a duration be 0.
 func (f *Flag) OrZero() *Flag { f.orZero = true; return f }
 
 // AtLeast refuses smaller numbers.
@@ -157,14 +157,14 @@ func (f *Flag) AtLeast(least int) *Flag {
 	return f
 }
 
-// OneOf has the flag take one of some words; a list takes one or more.
+// OneOf limits the values to some words; a list takes one or more.
 func (f *Flag) OneOf(choices ...string) *Flag {
 	f.choices, f.many = choices, f.isList
 	f.check = (*Flag).checkChoices
 	return f
 }
 
-// Offers has completion offer some words.
+// Offers sets the words that completion offers.
 func (f *Flag) Offers(choices ...string) *Flag {
 	f.choices = choices
 	return f
@@ -183,7 +183,6 @@ func (f *Flag) checkChoices() error {
 	return nil
 }
 
-// alternatives lists words for a sentence: tui, csv or json.
 func alternatives(words []string) string {
 	last := len(words) - 1
 	if last == 0 {
@@ -192,7 +191,7 @@ func alternatives(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// Many has all words up to the next flag be values, as in 1.4.3.
+// Many makes all words up to the next flag values, as in 1.4.3.
 func (f *Flag) Many() *Flag { f.many = true; return f }
 
 // DefaultText is what help prints as the default.
@@ -201,7 +200,7 @@ func (f *Flag) DefaultText(text string) *Flag { f.defaultText = text; return f }
 // Hide leaves the flag to config.yaml: help doesn't list it.
 func (f *Flag) Hide() *Flag { f.hidden = true; return f }
 
-// Config says what config.yaml may do with the flag.
+// Config sets how config.yaml treats the flag.
 func (f *Flag) Config(keys InConfig) *Flag { f.keys = keys; return f }
 
 // Unless names the environment variable that takes precedence over config.yaml.
@@ -213,7 +212,7 @@ func (f *Flag) Set(word string) error {
 	return f.set(word)
 }
 
-// String implements flag.Value, where it is the value, and cli.Flag.
+// String implements flag.Value and cli.Flag.
 func (f *Flag) String() string {
 	if len(f.words) > 0 {
 		return f.words[len(f.words)-1]
@@ -221,7 +220,7 @@ func (f *Flag) String() string {
 	return f.preset
 }
 
-// IsBoolFlag says that the flag needs no value.
+// IsBoolFlag makes package flag accept the flag without a value.
 func (f *Flag) IsBoolFlag() bool { return f.isBool }
 
 // Apply implements cli.Flag.
@@ -232,7 +231,7 @@ func (f *Flag) Apply(set *flag.FlagSet) error {
 	return nil
 }
 
-// Names implements cli.Flag. Aliases are left out, so that one flag may be given by two of its names.
+// Names implements cli.Flag. It leaves out aliases, so that a flag may be given by two of its names.
 func (f *Flag) Names() []string { return f.names[:1] }
 
 // IsSet implements cli.Flag.
@@ -241,10 +240,10 @@ func (f *Flag) IsSet() bool { return f.given }
 // IsVisible implements cli.VisibleFlag.
 func (f *Flag) IsVisible() bool { return !f.hidden }
 
-// TakesValue is whether it is no switch.
+// TakesValue reports whether it isn't a switch.
 func (f *Flag) TakesValue() bool { return !f.isBool }
 
-// GetDefaultText is what the flag means if it isn't given.
+// GetDefaultText is the value or meaning of a flag that isn't given.
 func (f *Flag) GetDefaultText() string { return cmp.Or(f.defaultText, f.preset) }
 
 // The flags of package cli, as help and completion show them.
@@ -253,7 +252,7 @@ var (
 	versionFlag = Bool(new(bool), "version,v", "print the version")
 )
 
-// placeholder is the name of the value: the one in backquotes.
+// placeholder is the word in backquotes.
 func (f *Flag) placeholder() string {
 	if parts := strings.SplitN(f.usage, "`", 3); len(parts) == 3 {
 		return parts[1]
@@ -261,7 +260,7 @@ func (f *Flag) placeholder() string {
 	return "VALUE"
 }
 
-// FlagOf is the flag of a command with a name; nil for none.
+// FlagOf is a command's flag by its name; nil for none.
 func FlagOf(command *cli.Command, name string) *Flag { return flagNamed(own(command.Flags), name) }
 
 func flagNamed(flags []*Flag, name string) *Flag {
@@ -282,7 +281,7 @@ func own(flags []cli.Flag) (own []*Flag) {
 	return own
 }
 
-// Takes says whether a command has a flag.
+// Takes reports whether a command has a flag.
 func Takes(command *cli.Command, flag string) bool { return FlagOf(command, flag) != nil }
 
 func checkValues(c *cli.Context) error {
@@ -296,7 +295,7 @@ func checkValues(c *cli.Context) error {
 	return nil
 }
 
-// checkPlaces refuses arguments of a command without ArgsUsage, and flags of the commands above it that it doesn't
+// checkPlaces refuses arguments of a command without ArgsUsage, and flags of parent commands that the command doesn't
 // have: it would ignore them.
 func checkPlaces(c *cli.Context) error {
 	if c.Args().Present() && c.Command.ArgsUsage == "" {
@@ -324,7 +323,7 @@ func FormatFlag(to *string, formats ...string) *Flag {
 	return String(to, "format", fmt.Sprintf("`FORMAT`: %s", alternatives(formats))).OneOf(formats...).Config(Output)
 }
 
-// OutputFlags are those of commands that print a table.
+// OutputFlags are the flags of commands that print a table.
 func OutputFlags(o *render.Output, formats ...string) []cli.Flag {
 	return []cli.Flag{
 		FormatFlag(&o.Format, append([]string{"tui", "csv", "json"}, formats...)...),
@@ -337,7 +336,7 @@ func TimestampFlag(o *render.Output) cli.Flag {
 	return Bool(&o.Timestamp, "timestamp", "print times instead of ages").Config(Output)
 }
 
-// Time reads a time, which is local without a zone; now if the text is empty.
+// Time parses a time, which is local unless it has a zone; an empty text is now.
 func (p *Program) Time(text string) (time.Time, error) {
 	if text == "" {
 		return p.Now(), nil
@@ -352,7 +351,7 @@ func (p *Program) Time(text string) (time.Time, error) {
 	return time.Time{}, UsageError("%q is not a time: write it as 2026-11-20T22:00, or 2026-11-20", text)
 }
 
-// Period reads --since and --until: a time, or how long ago it was, as 2h or 7d; the zero time if one is empty.
+// Period parses --since and --until: a time, or an age such as 2h or 7d; the zero time if empty.
 func (p *Program) Period(since, until string) (from, to time.Time, err error) {
 	if from, err = p.ago("since", since); err == nil {
 		to, err = p.ago("until", until)

@@ -18,7 +18,7 @@ import (
 
 const margin = 3 // of --help
 
-// printHelp is a cli.HelpPrinter. A closed pipe is no error.
+// printHelp is a cli.HelpPrinter. It ignores errors, as of a closed pipe.
 func printHelp(w io.Writer, _ string, of any) {
 	if app, ok := of.(*cli.App); ok {
 		of = Root(app)
@@ -51,13 +51,13 @@ func (p *HelpPage) write(h *helpText) {
 
 type helpText struct {
 	strings.Builder
-	width int // 0 if it is not known
+	width int // 0 if unknown
 }
 
 func (h *helpText) section(title string, lines ...string) {
 	h.WriteString("\n" + title + ":\n")
 	for _, line := range lines {
-		if !strings.HasPrefix(line, " ") { // else it is laid out already
+		if !strings.HasPrefix(line, " ") { // else it is already laid out
 			line = render.Wrap(line, margin, h.width)
 		}
 		h.line(line)
@@ -74,7 +74,7 @@ func (h *helpText) columns(title string, rows []Explained) {
 	}
 	const (
 		gap        = 2
-		textIndent = 10 // of a text below its name
+		textIndent = 10 // for a text below its name
 		leastRoom  = 30 // for a text next to its name
 	)
 	names, texts := 0, 0
@@ -98,7 +98,7 @@ func (h *helpText) columns(title string, rows []Explained) {
 
 // HelpPage is the help of a command, and its man page.
 type HelpPage struct {
-	Name        string // with those of its parents: genv remote enforce
+	Name        string // in full: genv remote enforce
 	Usage       string // in one line
 	Synopsis    string // what follows the name
 	Description []string
@@ -106,10 +106,10 @@ type HelpPage struct {
 	Options     []HelpSection
 	Examples    []Explained
 
-	groups [][]string // the title of each, and the names of its commands or flags
+	groups [][]string // a title, then names of commands or flags
 }
 
-// HelpSection is a part of the commands or options of a page.
+// HelpSection is a group of the commands or options of a page.
 type HelpSection struct {
 	Title string
 	Rows  []Explained
@@ -122,7 +122,7 @@ type Explained struct{ Name, Text string }
 func PageOf(cmd *cli.Command, name string) HelpPage {
 	p := HelpPage{Name: name, Usage: cmd.Usage}
 	p.describe()
-	var others []Explained // what programs call
+	var others []Explained // for programs
 	if p.Commands, others = p.grouped(explained(cmd.Subcommands)); p.Commands == nil && others != nil {
 		p.Commands = []HelpSection{{"COMMANDS", others}}
 	}
@@ -138,7 +138,7 @@ func PageOf(cmd *cli.Command, name string) HelpPage {
 	return p
 }
 
-// grouped puts what the groups name into them; rest is what they don't.
+// grouped sorts entries into the groups of the page; rest are those of no group.
 func (p *HelpPage) grouped(all []Explained) (found []HelpSection, rest []Explained) {
 	rest = all
 	for _, group := range p.groups {
@@ -158,7 +158,6 @@ func (p *HelpPage) grouped(all []Explained) (found []HelpSection, rest []Explain
 
 func endsName(r rune) bool { return r == ' ' || r == ',' || r == '[' }
 
-// optionsOf leaves out the flags about connections, which have a page of their own.
 func (p *HelpPage) optionsOf(cmd *cli.Command) (options []Explained) {
 	others := false
 	for _, flag := range append(own(cmd.Flags), helpFlag) {
@@ -250,7 +249,7 @@ func (p *HelpPage) describe() {
 //go:embed facts.txt
 var facts string
 
-// factsOf are the entries for the page's second or last word. The page of genv itself has all.
+// factsOf are the entries for the second or last word of the page's name; all on genv's own page.
 func (p *HelpPage) factsOf(kind string) (entries []Explained) {
 	_, section, _ := strings.Cut(facts, "== "+kind+"\n")
 	section, _, _ = strings.Cut(section, "\n\n")
@@ -292,12 +291,12 @@ func writeAll(dir string, cmd *cli.Command, name, version string) error {
 	return nil
 }
 
-// FileName is that of the man page, without the section.
+// FileName is the man page's, without the section.
 func (p *HelpPage) FileName() string { return strings.ReplaceAll(p.Name, " ", "-") }
 
-// Man is the page in the language of man(7): --help, with exit codes, variables, files and other pages.
+// Man is the page in the language of man(7): --help plus exit codes, variables, files and related pages.
 func (p *HelpPage) Man(version string) string {
-	h := helpText{width: 70 + margin} // that man(7) leaves of 80 columns
+	h := helpText{width: 70 + margin} // what man(7) leaves of 80 columns
 	p.write(&h)
 	status := p.factsOf("EXIT STATUS")
 	if p.Name == "genv run" || p.Name == "genv lock" {
@@ -319,12 +318,12 @@ func (p *HelpPage) Man(version string) string {
 	blank := ""
 	for line := range strings.Lines(h.String()) {
 		switch title, isTitle := strings.CutSuffix(line, ":\n"); {
-		case line == "\n": // man(7) puts it between sections itself
+		case line == "\n": // man(7) itself adds it between sections
 			blank = line
 			continue
 		case isTitle && line[0] != ' ':
 			fmt.Fprintf(&m, ".fi\n.SH \"%s\"\n.nf\n", escape(strings.Replace(title, "USAGE", "SYNOPSIS", 1)))
-		default: // laid out already
+		default: // already laid out
 			line = strings.TrimPrefix(strings.TrimSuffix(line, "\n"), strings.Repeat(" ", margin))
 			m.WriteString(blank + escape(line) + "\n")
 		}
@@ -348,8 +347,7 @@ func (p *HelpPage) seeAlso() (pages []string) {
 	return pages
 }
 
-// escape writes a line so that groff prints it as it is, also as a macro's quoted argument: it would print - as a
-// hyphen, for example.
+// escape makes groff print a line unchanged, also as a macro's quoted argument: it prints - as a hyphen, for example.
 func escape(text string) string {
 	var b strings.Builder
 	for i, r := range text {
@@ -365,7 +363,7 @@ func escape(text string) string {
 			b.WriteString(`\&.`)
 		case r == '\n' || r == '\t':
 			b.WriteByte(' ')
-		case r < ' ' || r == 0x7f: // not a character of a text
+		case r < ' ' || r == 0x7f: // not printable
 		case r > '~':
 			fmt.Fprintf(&b, `\[u%04X]`, r)
 		default:

@@ -3,8 +3,8 @@
 //
 //	os.Exit(command.Run(ctx, program, commands, os.Args))
 //
-// It has what commands share (streams, clock, flags and arguments), and the commands version, help, man and completion.
-// Package render formats what commands print.
+// It contains what commands share (streams, clock, flags and arguments), and the commands version, help, man and
+// completion. Package render formats the output.
 package command
 
 import (
@@ -30,18 +30,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Program is what the commands see of the world outside.
+// Program is a command's access to the outside world.
 type Program struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Getenv   func(string) string
 	Now      func() time.Time
 	Version  string
-	// Reader reads what users can make large or slow, in a process that can be killed; nil to read it here.
+	// Reader reads what users can make large or slow, in a process that can be killed; nil reads it here.
 	Reader *proc.ReaderProcess
 
-	// SharedAccount, set by genv-demo alone, means that one account plays several users: the names in envs.json are
-	// believed, and it says who a process belongs to.
+	// SharedAccount is set by genv-demo alone, where one account plays several users. It sets whose a process is, and
+	// the names in envs.json are believed.
 	SharedAccount func(*snapshot.Process)
 }
 
@@ -55,7 +55,7 @@ func (p *Program) Warn(warnings ...string) {
 // Warnf prints a warning to stderr.
 func (p *Program) Warnf(format string, args ...any) { p.Warn(fmt.Sprintf(format, args...)) }
 
-// Logger writes to stderr: warnings, or all with --verbose.
+// Logger writes to stderr: warnings, or everything with --verbose.
 func (p *Program) Logger(c *cli.Context) zerolog.Logger {
 	level := zerolog.WarnLevel
 	if c.Bool("verbose") {
@@ -68,12 +68,13 @@ func (p *Program) Logger(c *cli.Context) zerolog.Logger {
 	return zerolog.New(out).Level(level).With().Timestamp().Logger()
 }
 
-// OpenAtOnce opens a file or a pipe, such as that of <(…), without waiting for a writer: a FIFO without one is empty.
+// OpenAtOnce opens a file or a pipe, such as that of <(…), without waiting for a writer. A FIFO without a writer reads
+// as empty.
 func OpenAtOnce(path string) (io.ReadCloser, error) {
 	return os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 }
 
-// The exit codes, in one place. docs/daily-work.md documents them.
+// The exit codes. docs/daily-work.md documents them.
 const (
 	ExitOK         = 0 // all hosts answered
 	ExitFailed     = 1 // wrong usage or configuration: nothing was done
@@ -82,16 +83,17 @@ const (
 	ExitHeld       = 5 // safety limits held actions back; the rest was done
 	ExitUnrecorded = 6 // the record could not be kept
 	ExitReplaced   = 7 // another controller took the place of this one
-	// ExitWork says with --exit-code that a dry run found something to do. A Go program that crashes exits with 2.
+	// ExitWork, with --exit-code, means that a dry run found something to do. It isn't 2, the code of a Go program that
+	// crashes.
 	ExitWork = 10
-	ExitLate = 75 // the TIME of --wait is over: EX_TEMPFAIL of sysexits(3)
+	ExitLate = 75 // --wait timed out: EX_TEMPFAIL of sysexits(3)
 )
 
-// ExitError carries an exit code; Err is nil when all has been said.
+// ExitError carries an exit code; Err is nil if nothing is left to print.
 type ExitError struct {
 	Code int
 	Err  error
-	Flag string // that is wrong; empty if unknown
+	Flag string // the wrong flag; empty if unknown
 }
 
 func (e *ExitError) Error() string {
@@ -103,17 +105,17 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// UsageError is an error in what the user wrote; nothing has been done.
+// UsageError returns an error in what the user wrote; nothing has been done.
 func UsageError(format string, args ...any) error {
 	return &ExitError{Code: ExitFailed, Err: fmt.Errorf(format, args...)}
 }
 
-// WrongFlag is an error about the value of a flag; the format continues "--flag".
+// WrongFlag returns an error about the value of a flag; the format continues "--flag".
 func WrongFlag(flag, format string, args ...any) error {
 	return &ExitError{Code: ExitFailed, Flag: flag, Err: fmt.Errorf("--"+flag+format, args...)}
 }
 
-// ExitCode is that of a command with this error.
+// ExitCode is the exit code of a command with this error.
 func ExitCode(err error) int {
 	if exit, ok := errors.AsType[*ExitError](err); ok {
 		return exit.Code
@@ -124,8 +126,8 @@ func ExitCode(err error) int {
 	return ExitOK
 }
 
-// FleetExit is the exit code of work on several hosts. One that was stopped, by -e or Ctrl-C, did not fail to answer,
-// and one that can't be installed on has answered.
+// FleetExit is the exit code of work on several hosts. A host that was stopped, by -e or Ctrl-C, did not fail to
+// answer, and one that refused an installation has answered.
 func FleetExit(failures []remote.Failure, answered int) error {
 	spoke := func(f remote.Failure) bool { return f.Class == remote.Cancelled || f.Class == remote.InstallRefused }
 	switch {
@@ -137,14 +139,14 @@ func FleetExit(failures []remote.Failure, answered int) error {
 	return &ExitError{Code: ExitNoneLeft}
 }
 
-// Help is printed as the man pages have it.
+// Help has the format of the man pages.
 func init() { cli.HelpPrinter = printHelp }
 
-// Commands makes the commands of the program. If one is named, the others may lack their subcommands: making all of a
-// fleet's takes time.
+// Commands makes the commands of the program. If one is named, the others may lack their subcommands, since making all
+// takes time.
 type Commands func(p Program, named string) []*cli.Command
 
-// Run carries out a command line, which begins with the program's name, and returns the exit code.
+// Run runs a command line, which begins with the program's name, and returns the exit code.
 func Run(ctx context.Context, p Program, commands Commands, args []string) int {
 	app := build(p, commands, named(args))
 	line, err := Arrange(app, args)
@@ -157,7 +159,7 @@ func Run(ctx context.Context, p Program, commands Commands, args []string) int {
 	return ExitCode(err)
 }
 
-// named is the command that a line is for; empty if it may be about any.
+// named is empty if all commands may be needed.
 func named(args []string) string {
 	aboutAll := []string{"help", "man", "__complete"}
 	if len(args) < 2 || strings.HasPrefix(args[1], "-") || slices.Contains(aboutAll, args[1]) {
@@ -172,7 +174,7 @@ func New(p Program, commands Commands) *cli.App { return build(p, commands, "") 
 func build(p Program, commands Commands, named string) *cli.App {
 	root := func() *cli.App { return New(p, commands) }
 	var made []*cli.Command
-	if named != versionName { // it is called often, and alone
+	if named != versionName { // programs call it often
 		made = commands(p, named)
 	}
 	app := &cli.App{
@@ -182,11 +184,11 @@ func build(p Program, commands Commands, named string) *cli.App {
 		Writer:                    p.Out,
 		ErrWriter:                 p.Err,
 		DisableSliceFlagSeparator: true,                     // gpu[1,3] has a comma too
-		Flags:                     []cli.Flag{cli.HelpFlag}, // which the command help would replace
+		Flags:                     []cli.Flag{cli.HelpFlag}, // the command help would replace it
 		HideHelpCommand:           true,
 		OnUsageError:              FlagError,
 		Action:                    RefuseUnknown,
-		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
+		ExitErrHandler:            func(*cli.Context, error) {}, // Run decides
 		Commands: append(made, versionCommand(p), helpCommand(made), manCommand(root), completionCommand(p),
 			completeCommand(p, root)),
 	}
@@ -196,8 +198,8 @@ func build(p Program, commands Commands, named string) *cli.App {
 	return app
 }
 
-// prepare makes every command report errors in one line, refuse what it doesn't know, and read the configuration if it
-// is to. Those that are accountable become the controller's account.
+// prepare makes every command report errors in one line, refuse unknown words, and read the configuration if it is
+// configured. Accountable commands become the controller's account.
 func prepare(p Program, commands Commands, cmd *cli.Command, configured, accountable bool) {
 	cmd.OnUsageError = FlagError
 	cmd.HideHelpCommand = true
@@ -235,7 +237,7 @@ func checked(p Program, commands Commands, action cli.ActionFunc, configured, ac
 	}
 }
 
-// VersionDocument is the JSON of `genv version`; docs/json.md describes it.
+// VersionDocument is the JSON of `genv version`.
 type VersionDocument struct {
 	Schema   string `json:"schema"`
 	Version  string `json:"version"`

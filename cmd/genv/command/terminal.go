@@ -17,26 +17,26 @@ import (
 	"golang.org/x/term"
 )
 
-// What root starts as another account has a terminal of its own, as with sudo's use_pty: on root's terminal it could
-// type (TIOCSTI), and what it leaves behind could read what root types next. Root's process relays what is typed and
-// shown. A monitor leads the session of the new terminal, with the program in another process group: only so does the
-// kernel let Ctrl-Z stop it.
+// A program that root starts as another account has its own terminal, as with sudo's use_pty. On root's terminal it
+// could inject input (TIOCSTI), and a process that it leaves behind could read what root types next. Root's process
+// relays input and output. A monitor leads the session of the new terminal, with the program in another process group:
+// otherwise the kernel doesn't let Ctrl-Z stop it.
 
-// MonitorName is argv[0] of the monitor, which only calls AsAccountBeside.
+// MonitorName is argv[0] of the monitor, which calls only AsAccountBeside.
 const MonitorName = "genv: monitor"
 
 type terminal struct {
 	tty          *os.File
 	fd           int // of tty
 	master       *os.File
-	cookedOutput bool        // another program's output comes to it, too, as in `genv remote gpus | less`
-	granted      bool        // the program has asked for it, and gets what is typed
-	former       *term.State // nil while the terminal is as it was
+	cookedOutput bool        // another program also writes to it, as in `genv remote gpus | less`
+	granted      bool        // the program asked for it, and gets the input
+	former       *term.State // the saved state; nil while the terminal is unchanged
 }
 
 // relay starts the monitor, and returns the exit code of the program.
 func relay(args []string) (int, error) {
-	files := []*os.File{os.Stdin, os.Stdout, os.Stderr} //nolint:forbidigo // the program of the account has them, unless they are the terminal
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr} //nolint:forbidigo // the program gets them, unless they are the terminal
 	asks, tells, err := os.Pipe()
 	if err != nil {
 		return 0, err
@@ -60,12 +60,12 @@ func relay(args []string) (int, error) {
 		attr.Files[3], attr.Sys.Setctty, attr.Sys.Ctty = slave, true, 3
 		defer t.show()()
 	}
-	signals := PassedOn(unix.SIGCONT, unix.SIGWINCH) // also as soon as the program has begun
+	signals := PassedOn(unix.SIGCONT, unix.SIGWINCH) // before the program starts
 	defer signal.Stop(signals)
 	monitor, err := os.StartProcess("/proc/self/exe", append([]string{MonitorName}, args...), &attr)
 	_ = tells.Close()
 	if t != nil {
-		_ = attr.Files[3].Close() // the master ends with the last one who has it
+		_ = attr.Files[3].Close() // the master ends with the last open slave
 	}
 	if err != nil {
 		return 0, err
@@ -83,7 +83,7 @@ func terminalOf(files []*os.File) *os.File {
 	return nil
 }
 
-// attend passes on signals and what is typed, stops and goes on with the program, and returns its exit code.
+// attend relays signals and input, stops and continues with the program, and returns its exit code.
 func (t *terminal) attend(monitor *os.Process, asks *os.File, signals <-chan os.Signal) int {
 	changes, asked, over := waitFor(monitor.Pid), make(chan struct{}), make(chan struct{})
 	defer close(over)
@@ -108,7 +108,7 @@ func (t *terminal) attend(monitor *os.Process, asks *os.File, signals <-chan os.
 			case s == unix.SIGCONT:
 				t.take()
 			case s != unix.SIGWINCH:
-				_ = monitor.Signal(s) // it has ended, or ends
+				_ = monitor.Signal(s) // an error means that it has ended
 			}
 		case status := <-changes:
 			t.giveBack()
@@ -122,19 +122,19 @@ func (t *terminal) attend(monitor *os.Process, asks *os.File, signals <-chan os.
 	}
 }
 
-// PassedOn brings the signals for a program that this process runs, and others. Those that this process was started to
-// ignore, as with nohup(1), stay so, also for the program.
+// PassedOn returns a channel of the signals to relay to a program that this process runs, and others. Signals that were
+// ignored when this process started, as with nohup(1), stay ignored for the program as well.
 func PassedOn(others ...os.Signal) chan os.Signal {
 	signals := make(chan os.Signal, 16)
 	all := append(slices.Clip(others), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1,
 		unix.SIGUSR2, unix.SIGTSTP)
-	if all = slices.DeleteFunc(all, signal.Ignored); len(all) > 0 { // none would mean all
+	if all = slices.DeleteFunc(all, signal.Ignored); len(all) > 0 { // no argument would mean all signals
 		signal.Notify(signals, all...)
 	}
 	return signals
 }
 
-// waitFor sends each change of a process, the last one when it has ended.
+// waitFor sends each change of a process, its end last.
 func waitFor(pid int) <-chan unix.WaitStatus {
 	changes := make(chan unix.WaitStatus)
 	go func() {
@@ -160,10 +160,10 @@ func exitCode(status unix.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-func (t *terminal) resize() { _ = pty.InheritSize(t.tty, t.master) } // else it keeps its size
+func (t *terminal) resize() { _ = pty.InheritSize(t.tty, t.master) } // an error leaves the size
 
-// take has the program get all keys, Ctrl-C too, once it asked for the terminal and while root's process is in the
-// foreground.
+// take gives the program all keys, Ctrl-C included, once it has asked for the terminal and while root's process is in
+// the foreground.
 func (t *terminal) take() {
 	if t == nil || !t.granted || t.former != nil || !t.isForeground() {
 		return
@@ -179,13 +179,13 @@ func (t *terminal) take() {
 	}
 	if raw, err := unix.IoctlGetTermios(t.fd, unix.TCGETS); err == nil {
 		raw.Oflag |= unix.OPOST
-		_ = unix.IoctlSetTermios(t.fd, unix.TCSETS, raw) // else lines begin where the last one ended
+		_ = unix.IoctlSetTermios(t.fd, unix.TCSETS, raw) // a newline returns to the first column
 	}
 }
 
 func (t *terminal) giveBack() {
 	if t != nil && t.former != nil {
-		_ = term.Restore(t.fd, t.former) // the terminal is gone then
+		_ = term.Restore(t.fd, t.former) // an error means that the terminal is gone
 		t.former = nil
 	}
 }
@@ -222,30 +222,30 @@ func (t *terminal) read(over <-chan struct{}) {
 	}
 }
 
-// show shows what the program writes. wait returns when all is shown.
+// show copies the program's output. wait returns when all is written.
 func (t *terminal) show() (wait func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(t.tty, t.master) // until no process has the program's terminal, or root's is gone
+		_, _ = io.Copy(t.tty, t.master) // until no process has the terminal, or root's is gone
 		_ = t.master.Close()
 	}()
 	return func() {
 		select {
 		case <-done:
-		case <-time.After(100 * time.Millisecond): // the program left a process behind
+		case <-time.After(100 * time.Millisecond): // a process that the program left has it
 		}
 	}
 }
 
-// monitor starts a program, passes on signals, stops with it, and returns its exit code.
+// monitor starts a program, relays signals, stops with it, and returns its exit code.
 func monitor(program *exec.Cmd) int {
 	tells := os.NewFile(4, "tells")
-	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11, root's shell's are open
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11, files of root's shell stay open
 	unix.CloseOnExec(3)
 	unix.CloseOnExec(4)
-	signals := PassedOn(unix.SIGWINCH)                                             // which the foreground alone gets
-	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr //nolint:forbidigo // the same
+	signals := PassedOn(unix.SIGWINCH)                                             // the kernel sends it to the foreground only
+	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr //nolint:forbidigo // as in relay
 	if program.SysProcAttr == nil {
 		program.SysProcAttr = &syscall.SysProcAttr{}
 	}
@@ -264,17 +264,17 @@ func monitor(program *exec.Cmd) int {
 	for changes, told := waitFor(program.Process.Pid), false; ; {
 		select {
 		case s := <-signals:
-			_ = unix.Kill(group, s.(syscall.Signal)) // it has ended then
+			_ = unix.Kill(group, s.(syscall.Signal)) // an error means that it has ended
 		case status := <-changes:
 			switch {
 			case !status.Stopped():
 				return exitCode(status)
 			case status.StopSignal() == unix.SIGTTIN || status.StopSignal() == unix.SIGTTOU: // it asks for the terminal
 				if unix.IoctlSetPointerInt(3, unix.TIOCSPGRP, -group) != nil {
-					continue // there is none to give: it stays stopped
+					continue // no terminal to give: it stays stopped
 				}
 				if !told {
-					_, _ = tells.Write([]byte{1}) // it fails only while root's process ends
+					_, _ = tells.Write([]byte{1}) // fails only while root's process ends
 				}
 				told = true
 			default:

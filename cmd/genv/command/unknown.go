@@ -19,15 +19,15 @@ func unknownError(kind, shown, near, parent string) error {
 	return UsageError("unknown %s %s; see %s --help", kind, shown, parent)
 }
 
-// FlagError is the error for flags that a command could not read.
+// FlagError explains flags that package flag could not parse.
 func FlagError(c *cli.Context, err error, _ bool) error {
 	const undefined = "flag provided but not defined: -"
 	name, unknown := strings.CutPrefix(err.Error(), undefined)
-	if !unknown { // package flag names it with one dash
+	if !unknown { // package flag prints one dash
 		said := err.Error()
 		at := strings.LastIndex(said, " -") + 1
 		name, _, _ := strings.Cut(strings.TrimPrefix(said[at:], "-"), ":")
-		if !strings.HasPrefix(said, "bad flag syntax: ") { // which has it as it was typed
+		if !strings.HasPrefix(said, "bad flag syntax: ") { // it has the dashes as typed
 			said = said[:at] + strings.Replace(said[at:], "-"+name, dashed(name), 1)
 		}
 		return UsageError("%s; see %s --help", said, c.Command.HelpName)
@@ -65,10 +65,8 @@ func nearestFlag(name string, flags []cli.Flag) string {
 	return part
 }
 
-// connectionTopic is the page of `genv help` with the flags about connections.
 const connectionTopic = "connection"
 
-// helpCommand is `genv help`. Its topics take the flags that they are about.
 func helpCommand(commands []*cli.Command) *cli.Command {
 	topic := &cli.Command{
 		Name: connectionTopic, Usage: "the flags of `genv remote` about the connections to hosts",
@@ -133,7 +131,7 @@ func unknown(word string, commands []*cli.Command, parent string) error {
 	return unknownError("command", strconv.Quote(word), near, parent)
 }
 
-// RefuseUnknown is the action of commands that only have subcommands.
+// RefuseUnknown is the action of commands that have only subcommands.
 func RefuseUnknown(c *cli.Context) error {
 	word := c.Args().First()
 	if word == "" {

@@ -16,23 +16,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Active is an environment as the variables of its shells describe it.
+// Active is an environment as its shells' variables describe it.
 type Active struct {
 	EID     snapshot.EnvID
 	Config  snapshot.EnvConfig
-	Devices []snapshot.DeviceIndex // the attached ones
-	// UUIDs are those of Devices on a guarded host, where programs see only these; nil for indices. An entry may be
+	Devices []snapshot.DeviceIndex
+	// UUIDs are those of Devices on a guarded host, where programs see only these; nil otherwise. An entry may be
 	// several MIG instances, with commas.
 	UUIDs []snapshot.GPUUUID
 }
 
-// environmentVariables are those that an environment sets in its shells. GENV_SHELL marks them as active.
+// environmentVariables are set in the shells of an environment. GENV_SHELL marks them as active.
 var environmentVariables = []string{
 	"GENV_SHELL", "GENV_ENVIRONMENT_ID", "GENV_ENVIRONMENT_NAME", "GENV_GPU_MEMORY", "GENV_GPUS",
 	"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES",
 }
 
-// Activate activates an environment in a shell.
 func Activate(a Active, noPrompt bool) Edit {
 	change := Update(a)
 	change.Enter = true
@@ -42,7 +41,7 @@ func Activate(a Active, noPrompt bool) Edit {
 	return change
 }
 
-// Update follows an attach, a detach or a config in an active shell.
+// Update is for an active shell after an attach, a detach or a config.
 func Update(a Active) Edit {
 	values := map[string]string{
 		"GENV_SHELL":            "1",
@@ -64,11 +63,11 @@ func Update(a Active) Edit {
 	return change
 }
 
-// Deactivate gives a shell back what it had.
+// Deactivate restores the shell's former values.
 func Deactivate() Edit { return Edit{Restore: environmentVariables} }
 
 // VisibleDevices is the value of CUDA_VISIBLE_DEVICES. Without devices it is "-1", an invalid index, which hides all
-// (CUDA C++ Programming Guide, "CUDA Environment Variables"): some programs take an empty value for a missing one.
+// (CUDA C++ Programming Guide, "CUDA Environment Variables"): some programs treat an empty value as a missing one.
 func (a *Active) VisibleDevices() string {
 	switch {
 	case len(a.Devices) == 0:
@@ -79,7 +78,7 @@ func (a *Active) VisibleDevices() string {
 	return JoinUUIDs(a.UUIDs)
 }
 
-// JoinUUIDs lists them as CUDA_VISIBLE_DEVICES does.
+// JoinUUIDs has the format of CUDA_VISIBLE_DEVICES.
 func JoinUUIDs(list []snapshot.GPUUUID) string {
 	names := make([]string, len(list))
 	for i, uuid := range list {
@@ -88,9 +87,8 @@ func JoinUUIDs(list []snapshot.GPUUUID) string {
 	return strings.Join(names, ",")
 }
 
-// ErrNotInitialised means that no initialised shell waits for an answer.
 //
-//nolint:revive,staticcheck // its words, as they are
+//nolint:revive,staticcheck // 1.4.3's words
 var ErrNotInitialised = errors.New(`Your shell is not properly initialized at the moment.
 Run the following command to initialize it.
 You should also add it to your ~/.bashrc or any equivalent file.
@@ -101,13 +99,13 @@ You should also add it to your ~/.bashrc or any equivalent file.
 // Caller is the shell that runs this command through its genv function.
 type Caller struct {
 	Kind   Kind
-	PID    snapshot.PID // as the shell reports it: check that it is the user's before it gets into the state files
+	PID    snapshot.PID // as the shell claims: check its owner before it gets into the state files
 	answer io.Writer
 	render func(Edit) (string, error)
 }
 
-// CallerFrom finds the calling shell by variables that the genv function sets. Programs that this one starts don't
-// inherit its descriptor, since the shell waits until that is closed.
+// CallerFrom reads variables that the genv function sets. Programs that this one starts don't inherit its descriptor,
+// because the shell waits until all copies are closed.
 func CallerFrom(getenv func(string) string) (Caller, error) {
 	kind, err := ParseKind(getenv("GENV_SHELL_KIND"))
 	fd, fdErr := strconv.ParseUint(getenv("GENV_SHELL_FD"), 10, 16)
@@ -124,7 +122,7 @@ func CallerFrom(getenv func(string) string) (Caller, error) {
 	}, nil
 }
 
-// Apply has the shell make the change once the program ends with status 0. Call it once, after all that can fail.
+// Apply makes the shell change once the program ends with status 0. Call it once, after everything that can fail.
 func (c Caller) Apply(change Edit) error {
 	code, err := c.render(change)
 	if err != nil {
@@ -136,19 +134,18 @@ func (c Caller) Apply(change Edit) error {
 	return nil
 }
 
-// Edit is a change of the shell that called a command. Rendered, it only calls functions that Init defines.
+// Edit is a change of the calling shell. Its code only calls functions that Init defines.
 type Edit struct {
-	Set     []Variable // exported variables, in order
-	Unset   []string   // this environment doesn't have them
-	Restore []string   // to leave the environment: they get back what they were, as PATH and PS1 do
-	Enter   bool       // put the folder of the shims first in PATH, and Prefix before PS1
-	Prefix  string     // from Prompt; empty to leave PS1 alone. Without Enter it replaces the old one
+	Set     []Variable // to export, in order
+	Unset   []string
+	Restore []string // on leaving the environment: their former values come back, as do PATH and PS1
+	Enter   bool     // puts the folder of the shims first in PATH, and Prefix before PS1
+	Prefix  string   // from Prompt; empty to keep PS1. Without Enter it replaces the old prefix
 }
 
-// Variable is an exported variable.
 type Variable struct{ Name, Value string }
 
-// Render writes the change as code for an initialised shell. What no shell can hold is ErrUnquotable.
+// Render returns the code for an initialised shell, or ErrUnquotable.
 func (c Edit) Render() (string, error) {
 	var code script
 	for _, v := range c.Set {
@@ -207,29 +204,29 @@ func (s *script) finish() (string, error) {
 	return s.text.String(), nil
 }
 
-// A shell that genv 1.4.3 initialised evaluates what `genv activate --shell PID`, `deactivate --shell PID` and `shell
-// --reattach` print. It records changes in two exported lists with colons between the names, and adds a name each time:
+// A shell that genv 1.4.3 initialised evaluates the output of `genv activate --shell PID`, `deactivate --shell PID` and
+// `shell --reattach`. Two exported lists record changes, with colons between the names; 1.4.3 adds a name each time:
 //
-//	GENV_ENVS         the variables that were set, to be unset by deactivate
-//	GENV_BACKUP_ENVS  those that had a value, which GENV_BACKUP_ENV_NAME holds
+//	GENV_ENVS         variables that deactivate unsets
+//	GENV_BACKUP_ENVS  variables whose former values are in GENV_BACKUP_ENV_NAME
 //
-// The code for such a shell only uses export and unset, and keeps these lists.
+// The code for such a shell uses only export and unset, and maintains these lists.
 const (
 	listSet      = "GENV_ENVS"
 	listBackups  = "GENV_BACKUP_ENVS"
 	backupPrefix = "GENV_BACKUP_ENV_"
 )
 
-// Shell143 is a shell that 1.4.3 initialised, by the variables that it exports.
+// Shell143 is a shell that 1.4.3 initialised.
 type Shell143 struct {
 	Environ func(string) string // such as os.Getenv
 	Shims   string              // the folder of the shims; empty for none
 }
 
-// Active reports whether 1.4.3 has activated an environment in the shell, and not deactivated it.
+// Active reports whether 1.4.3's activation of an environment is in effect.
 func (s Shell143) Active() bool { return s.Environ(listSet) != "" }
 
-// Caller is the shell as the caller of activate or deactivate; its answer goes to out.
+// Caller is the shell as a caller whose answer goes to out.
 func (s Shell143) Caller(pid string, out io.Writer) (Caller, error) {
 	n, err := strconv.ParseInt(pid, 10, 32)
 	if err != nil || n < 2 {
@@ -238,7 +235,7 @@ func (s Shell143) Caller(pid string, out io.Writer) (Caller, error) {
 	return Caller{PID: snapshot.PID(n), answer: out, render: s.Render}, nil
 }
 
-// Render writes a change as code for the shell. Without Enter the prompt stays, as in 1.4.3.
+// Render returns a change as code. Without Enter the prompt stays, as in 1.4.3.
 func (s Shell143) Render(change Edit) (string, error) {
 	code := &script143{shell: s}
 	if len(change.Restore) > 0 {
@@ -266,7 +263,7 @@ func (s Shell143) Render(change Edit) (string, error) {
 	return code.finish()
 }
 
-// renderInitialised is for a shell that this genv initialised. It also undoes an activation by 1.4.3.
+// renderInitialised also undoes an activation by 1.4.3.
 func (s Shell143) renderInitialised(change Edit) (string, error) {
 	code, err := change.Render()
 	if err != nil || len(change.Restore) == 0 || !s.Active() {
@@ -276,7 +273,7 @@ func (s Shell143) renderInitialised(change Edit) (string, error) {
 	return code + more, err
 }
 
-// list is one of the lists, without what can't be a variable.
+// list leaves out what can't be a variable.
 func (s Shell143) list(name string) []string {
 	return slices.DeleteFunc(strings.Split(s.Environ(name), ":"),
 		func(name string) bool { return checkName(name) != nil })
@@ -291,7 +288,7 @@ type script143 struct {
 
 func (c *script143) export(name, value string) { c.line("export " + name + "=" + c.quote(value)) }
 
-// replace sets a variable. What it was before the first time is kept for restore.
+// replace sets a variable, and keeps its first former value for restore.
 func (c *script143) replace(name, value string) {
 	if old := c.shell.Environ(name); c.keepLists && !slices.Contains(c.set, name) {
 		c.set = append(c.set, name)
@@ -303,7 +300,7 @@ func (c *script143) replace(name, value string) {
 	c.export(name, value)
 }
 
-// prompt adds a prefix to PS1 in the shell: it is seldom exported.
+// prompt works in the shell, because PS1 is seldom exported.
 func (c *script143) prompt(prefix string) {
 	c.set, c.backups = append(c.set, "PS1"), append(c.backups, "PS1")
 	c.line("export " + backupPrefix + `PS1="${PS1-}"`)
@@ -311,7 +308,7 @@ func (c *script143) prompt(prefix string) {
 }
 
 // restore undoes the changes of all variables in the lists, and of more. A name that is in the list twice is unset:
-// 1.4.3 has replaced the backup of the user's value by its own.
+// 1.4.3 has overwritten the backup of the user's value.
 func (c *script143) restore(more []string) {
 	set, backups := c.shell.list(listSet), c.shell.list(listBackups)
 	names := append(slices.Clone(set), more...)

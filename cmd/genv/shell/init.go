@@ -4,16 +4,15 @@
 //
 //	eval "$(genv shell --init)"
 //
-// which defines a function named genv. For the commands that change the shell (activate, deactivate, attach, detach,
-// config) it runs the program with one more file descriptor, and evaluates the code that comes there, if the program
-// ends with status 0. Such a command does
+// which defines a function named genv. For commands that change the shell (activate, deactivate, attach, detach,
+// config), the function opens one more file descriptor. It evaluates the code that the program writes there if the
+// program ends with status 0. Such a command does
 //
 //	caller, err := shell.CallerFrom(os.Getenv) // ErrNotInitialised: print it
 //	…                                          // change the state files
 //	err = caller.Apply(shell.Activate(shell.Active{EID: "1667", Devices: devices}))
 //
-// The shell keeps the former values of its variables in variables that are not exported. For a shell that genv 1.4.3
-// initialised see Shell143.
+// The shell keeps former values in variables that are not exported. For a shell of genv 1.4.3 see Shell143.
 package shell
 
 import (
@@ -33,17 +32,16 @@ var initBash string
 //go:embed init.zsh
 var initZsh string
 
-// InitOptions is what an initialised shell has to know.
 type InitOptions struct {
 	Kind  Kind
 	Exe   string // the absolute path of this program
-	Shims string // the folder that an active shell has first in PATH, from EnsureShims; empty for none
-	// Notices is the file with the user's notices, and NoticesRead the user's own, which is older while one is unread.
+	Shims string // first in an active shell's PATH, from EnsureShims; empty for none
+	// Notices has the user's notices. NoticesRead is the user's own file, which is older than Notices if one is unread.
 	Notices, NoticesRead string
-	Preactivate          Preactivation // has the shell activate itself; nil for no
+	Preactivate          Preactivation // nil for none
 }
 
-// Init is the code that initialises a shell. It sets no variable that a program can see.
+// Init returns code that initialises a shell. It sets no variable that programs can see.
 func Init(o InitOptions) (string, error) {
 	template, ok := map[Kind]string{Bash: initBash, Zsh: initZsh}[o.Kind]
 	if !ok {
@@ -64,7 +62,7 @@ func Init(o InitOptions) (string, error) {
 	return code + activation, err
 }
 
-// Deinit removes the functions of Init, and those of 1.4.3. Deactivate first: variables stay.
+// Deinit removes the functions of Init and 1.4.3. Deactivate first, because variables stay.
 func Deinit(kind Kind) string {
 	if kind == Zsh {
 		return "unfunction -m genv '_genv_*' '__genv_*'"
@@ -101,10 +99,10 @@ func activation(p Preactivation) (string, error) {
 	return line + "\n", nil
 }
 
-// ErrUnquotable means that a shell can't represent a text or a name.
+// ErrUnquotable is about a text or name that no shell can represent.
 var ErrUnquotable = errors.New("cannot be given to a shell")
 
-// Quote makes one word of a text for bash and zsh, with any options set. Only a NUL byte is refused.
+// Quote makes a text one word for bash and zsh, with any options set. It refuses only NUL bytes.
 func Quote(text string) (string, error) {
 	if strings.ContainsRune(text, 0) {
 		return "", fmt.Errorf("%q %w: it contains a NUL byte", text, ErrUnquotable)
@@ -121,8 +119,8 @@ func checkName(text string) error {
 	return nil
 }
 
-// Prompt is the prefix of an active shell's prompt. A question mark replaces what could start an expansion (bash's
-// promptvars, zsh's prompt_subst).
+// Prompt is the prefix of an active shell's prompt. A question mark replaces characters that could start an expansion
+// (bash's promptvars, zsh's prompt_subst).
 func Prompt(environment string) string {
 	harmless := func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" ._:/@+,=-", r) {
@@ -142,10 +140,9 @@ const (
 	Zsh  Kind = "zsh"
 )
 
-// ErrUnknownShell means that a shell is not one of the Kinds.
 var ErrUnknownShell = errors.New("unknown shell")
 
-// ParseKind recognises a shell by a name, a path or a process's own name, such as "-zsh" or "/usr/bin/zsh-5.9".
+// ParseKind accepts a name, a path or a process's own name, such as "-zsh" or "/usr/bin/zsh-5.9".
 func ParseKind(name string) (Kind, error) {
 	base := strings.TrimPrefix(filepath.Base(strings.TrimSpace(name)), "-")
 	base, _, _ = strings.Cut(base, "-")
@@ -159,11 +156,11 @@ func ParseKind(name string) (Kind, error) {
 		"shell --init --shell bash)", ErrUnknownShell, name)
 }
 
-// Preactivation has a shell activate itself when it is initialised: `genv remote activate` opens a shell on a host with
-// GENV_PREACTIVATE=1 and the variables of preactivateFlags, or 1.4.3's (oldName, oldPrompt). They are unset before the
-// activation, so that shells started from the new one don't activate again.
+// Preactivation makes a shell activate itself when it is initialised: `genv remote activate` opens a shell on a host
+// with GENV_PREACTIVATE=1 and the variables of preactivateFlags, or 1.4.3's (oldName, oldPrompt). They are unset before
+// the activation, so that child shells don't activate again.
 //
-// Its keys are the flags without dashes; a switch that is given has the value 1.
+// Its keys are the flags without dashes; a switch has the value 1.
 type Preactivation map[string]string
 
 const (
@@ -185,7 +182,7 @@ var preactivateFlags = []struct {
 	{preactivate + "_OVER_SUBSCRIBE", "over-subscribe", true},
 }
 
-// PreactivationFrom reads the variables; nil when the shell isn't to activate itself, or is active already.
+// PreactivationFrom reads the variables; nil if the shell isn't to activate itself, or is active.
 func PreactivationFrom(getenv func(string) string) Preactivation {
 	if getenv(preactivate) != "1" || getenv("GENV_ENVIRONMENT_ID") != "" {
 		return nil
@@ -205,7 +202,7 @@ func PreactivationFrom(getenv func(string) string) Preactivation {
 	return p
 }
 
-// Environ is the variables as NAME=VALUE, not quoted. 1.4.3's shell function evaluates the name: it gets only a plain
+// Environ is the variables as NAME=VALUE, unquoted. 1.4.3's shell function evaluates the name, so it gets only a plain
 // word.
 func (p Preactivation) Environ() []string {
 	environ := []string{preactivate + "=1"}
@@ -214,7 +211,6 @@ func (p Preactivation) Environ() []string {
 			environ = append(environ, f.variable+"="+value)
 		}
 	}
-	// A shell that evaluates a plain word finds nothing else.
 	if name := p["name"]; name != "" && name[0] != '-' && text.IsMadeOf(name, "-_./:,@%+") {
 		environ = append(environ, oldName+"="+name)
 	}
@@ -224,7 +220,7 @@ func (p Preactivation) Environ() []string {
 	return environ
 }
 
-// Args is the same as a command line. A value is joined to its flag, since it may start with a dash.
+// Args is the command line. A value is joined to its flag because it may start with a dash.
 func (p Preactivation) Args() []string {
 	args := []string{"activate"}
 	for _, f := range preactivateFlags {

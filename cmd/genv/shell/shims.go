@@ -14,21 +14,21 @@ import (
 
 var shims = []string{"docker", "nvidia-smi"}
 
-// ErrUnsafeShims means that the folder for the shims isn't safe to have in PATH.
 var ErrUnsafeShims = errors.New("unsafe folder")
 
-// Shim is the program that genv was started as.
+// Shim returns the program of argv[0] if genv was started as its shim.
 func Shim(argv0 string) (program string, ok bool) {
 	base := filepath.Base(argv0)
 	return base, slices.Contains(shims, base)
 }
 
-// ShimsDir is the folder of shims for the genv at an absolute path; EnsureShims makes the second if there is no first:
+// ShimsDir is the folder of shims for the genv at an absolute path. If the first one is missing, EnsureShims makes the
+// second:
 //
 //   - ../lib/genv/shims relative to the program's folder, where `make install` puts it;
 //   - genv/shims in the user's cache (XDG_CACHE_HOME or ~/.cache).
 //
-// It is never a folder that others can write to: they would choose what docker is.
+// Others can never write to it: they would choose what docker is.
 func ShimsDir(exe string, getenv func(string) string) (dir string, err error) {
 	installed := filepath.Join(filepath.Dir(exe), "..", "lib", "genv", "shims")
 	if checkShims(installed, exe) == nil {
@@ -44,8 +44,8 @@ func ShimsDir(exe string, getenv func(string) string) (dir string, err error) {
 	return filepath.Join(home, ".cache", "genv", "shims"), nil
 }
 
-// EnsureShims makes sure that a folder, made 0700, holds links to the genv at an absolute path. One that others than
-// its owner, this user or root, can write is ErrUnsafeShims.
+// EnsureShims makes sure that a folder holds links to the genv at an absolute path. It creates the folder with mode
+// 0700. The error is ErrUnsafeShims if users other than this one or root could write to it.
 func EnsureShims(dir, exe string) error {
 	if checkShims(dir, exe) == nil {
 		return nil
@@ -108,7 +108,7 @@ func checkOwner(dir string) error {
 	return nil
 }
 
-// checkHome refuses to create folders in another user's folder, as root with the user's home under `sudo -E`.
+// checkHome refuses to create folders in another user's folder, as for root with a user's HOME under `sudo -E`.
 func checkHome(dir string) error {
 	parent := filepath.Dir(dir)
 	info, err := os.Stat(parent)
@@ -124,7 +124,7 @@ func checkHome(dir string) error {
 	return nil
 }
 
-// link makes a symbolic link, and replaces what has its name in one step.
+// link replaces path by a symbolic link in one step.
 func link(target, path string) error {
 	temporary := fmt.Sprintf("%s.%d", path, os.Getpid())
 	if err := os.Symlink(target, temporary); err != nil {
@@ -138,7 +138,7 @@ func link(target, path string) error {
 }
 
 // FindReal finds the program that a shim replaces: the first in absolute folders of PATH that is neither the genv at
-// self nor the shim of another genv. Without one, the error is exec.ErrNotFound.
+// self nor another genv's shim. If there is none, the error is exec.ErrNotFound.
 func FindReal(program, path, self string) (string, error) {
 	own, err := os.Stat(self)
 	if err != nil {
@@ -161,7 +161,7 @@ func FindReal(program, path, self string) (string, error) {
 		exec.ErrNotFound, program)
 }
 
-// ExitStatus is the status that a shell reports for a program that has ended: bash(1), "EXIT STATUS".
+// ExitStatus is the status that a shell reports for an ended program: bash(1), "EXIT STATUS".
 func ExitStatus(ended *os.ProcessState) int {
 	if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())

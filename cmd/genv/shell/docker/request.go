@@ -13,23 +13,23 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ContainerEnvironment is what a container may use, and the names that it gets.
+// ContainerEnvironment is the environment that a container belongs to.
 type ContainerEnvironment struct {
 	EID     snapshot.EnvID
 	Name    string
-	Devices []Device // the attached ones, by index
-	Token   string   // proves to genv's container runtime who starts the container; empty for none
+	Devices []Device // attached, by index
+	Token   string   // tells genv's container runtime who starts the container; empty for none
 }
 
-// Device is an attached device, or one of the attached MIG instances of a device.
+// Device is an attached device, or an attached MIG instance.
 type Device struct {
 	Index snapshot.DeviceIndex
-	// UUID is that of a MIG instance, or on a guarded host of the device: the user's own docker daemon counts only
-	// attached ones. Empty for the index.
+	// UUID is set for a MIG instance, and on a guarded host: there the user's docker daemon counts only attached
+	// devices.
 	UUID snapshot.GPUUUID
 }
 
-// Why a container can't have the devices that it asks for.
+// Reasons for refusing a container's request.
 var (
 	ErrNoDevices   = errors.New("no GPU is attached")
 	ErrTooMany     = errors.New("more GPUs than are attached")
@@ -37,7 +37,7 @@ var (
 	ErrRequest     = errors.New("not understood")
 )
 
-// all recognizes a --gpus that asks for all devices, whatever their number.
+// all reports whether a --gpus value asks for all devices.
 func all(value string) bool {
 	return value == "all" || value == "-1" || value == "count=all" || value == "count=-1"
 }
@@ -46,7 +46,7 @@ func all(value string) bool {
 // driver=nvidia.
 func (env ContainerEnvironment) gpus(value string) (string, error) {
 	if all(value) && len(env.Devices) == 0 {
-		return "0", nil // all of none, as in 1.4.3
+		return "0", nil // as in 1.4.3
 	}
 	fields, err := csv.NewReader(strings.NewReader(value)).Read()
 	if err != nil {
@@ -95,7 +95,8 @@ func (env ContainerEnvironment) first(what, count string) ([]Device, error) {
 	return env.Devices[:n], nil
 }
 
-// pick is listed devices that are attached, or all. An index means all attached MIG instances of its device.
+// pick returns the listed devices, which must be attached, or all. An index means all attached MIG instances of its
+// device.
 func (env ContainerEnvironment) pick(what, list string) ([]Device, error) {
 	if len(env.Devices) == 0 {
 		return nil, env.noDevices(what)
@@ -147,10 +148,9 @@ func line(fields []string) (string, error) {
 	return strings.TrimSuffix(text.String(), "\n"), w.Error()
 }
 
-const cdi = "nvidia.com/gpu=" // the name of GPUs by the Container Device Interface, in --device
+const cdi = "nvidia.com/gpu=" // prefix of GPUs in --device, by the Container Device Interface
 
-// cdi rewrites such a flag. Names are root's indices, or UUIDs of MIG instances: a device in MIG mode has no name of
-// its own.
+// cdi rewrites such a flag. CDI names are root's indices, or UUIDs of MIG instances: a device in MIG mode has no name.
 func (env ContainerEnvironment) cdi(value string) ([]string, error) {
 	devices, err := env.pick("--device "+value, strings.TrimPrefix(value, cdi))
 	var args []string
@@ -169,7 +169,7 @@ const (
 	visibleNone = "void"
 )
 
-// join lists devices as NVIDIA's runtime reads them.
+// join has the format of NVIDIA's runtime.
 func join(devices []Device) string {
 	if len(devices) == 0 {
 		return visibleNone
@@ -181,7 +181,7 @@ func join(devices []Device) string {
 	return strings.Join(names, ",")
 }
 
-// byUUID reads a list of UUIDs of attached devices, as in CUDA_VISIBLE_DEVICES.
+// byUUID reads UUIDs of attached devices, as in CUDA_VISIBLE_DEVICES.
 func (env ContainerEnvironment) byUUID(list string) (devices []Device, ok bool) {
 	for uuid := range strings.SplitSeq(list, ",") {
 		i := slices.IndexFunc(env.Devices, func(d Device) bool { return uuid != "" && string(d.UUID) == uuid })
@@ -193,11 +193,11 @@ func (env ContainerEnvironment) byUUID(list string) (devices []Device, ok bool) 
 	return devices, true
 }
 
-// ErrUnknownFlag means that a flag is unknown: the next argument may be its value or the image.
+// ErrUnknownFlag means that the meaning of the next argument is unknown: a value or the image.
 var ErrUnknownFlag = errors.New("unknown flag")
 
-// flagSet has the flags of a command, with their dashes and separated by spaces. As in the Go package pflag a switch
-// takes a value only after "=", others the next argument, and short ones may be grouped ("-ite A=b").
+// flagSet has a command's flags with dashes and separated by spaces. As in the Go package pflag, a switch takes a value
+// only after "=", other flags take the next argument, and short flags may be grouped ("-ite A=b").
 type flagSet struct{ switches, valued string }
 
 // From docker(1).
@@ -226,12 +226,12 @@ var runFlags = flagSet{
 }
 
 type flag struct {
-	name  string // with dashes; of a group of short ones, the last
+	name  string // with dashes; the last one of a group of short flags
 	value string // empty for a switch
 	args  []string
 }
 
-// read reads flags up to "--" or another argument. There is no rest if the last flag lacks its value: what is added
+// read reads flags up to "--" or another argument. There is no rest if the last flag lacks its value: an added argument
 // would become the value.
 func (s flagSet) read(args []string) (flags []flag, rest []string, err error) {
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' && args[0] != "--" {
@@ -263,7 +263,7 @@ func (s flagSet) one(args []string) (flag, error) {
 	return flag{}, fmt.Errorf("%w %s", ErrUnknownFlag, name)
 }
 
-// short finds, in a group of short flags, the one that takes a value: what follows it is that.
+// short finds the flag of a group that takes a value, and its value, which is the rest of the group.
 func (s flagSet) short(group string) (name, value string, joined bool) {
 	for i := 1; i < len(group); i++ {
 		name = "-" + group[i:i+1]

@@ -1,5 +1,5 @@
-// Package docker is the shim of docker: with it, `docker run` and `docker create` give a container only devices of the
-// environment, and -e GENV_ENVIRONMENT_ID and GENV_ENVIRONMENT_NAME. The real docker gets all else as it is.
+// Package docker is the shim of docker: `docker run` and `docker create` give a container only devices of the
+// environment, and -e GENV_ENVIRONMENT_ID and GENV_ENVIRONMENT_NAME. The real docker gets everything else unchanged.
 //
 //	docker run --gpus all …            the attached devices
 //	docker run --gpus 2 …              the first two of them
@@ -9,7 +9,7 @@
 //	docker run --runtime nvidia …      the same, whatever the image says
 //
 // Asking for more than is attached is an error. Only docker's own arguments, before the image, are read or changed.
-// GENV_BYPASS=1 skips all this: enforcement doesn't depend on it.
+// GENV_BYPASS=1 skips all this; enforcement doesn't depend on it.
 package docker
 
 import (
@@ -24,19 +24,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Shim answers one call of docker.
+// Shim is one call of docker.
 type Shim struct {
 	Real        string   // its path
 	Args        []string // without the program's name
 	Environ     []string
-	Bypass      bool                                 // run docker as it was called, as with GENV_BYPASS=1
+	Bypass      bool                                 // by GENV_BYPASS=1: docker gets the call unchanged
 	Environment func() (ContainerEnvironment, error) // for calls that start a container
 	Stderr      io.Writer
-	Exec        func(path string, argv, environ []string) error // as syscall.Exec: it returns only an error
+	Exec        func(path string, argv, environ []string) error // as syscall.Exec, which returns only on failure
 }
 
-// RunOwn becomes docker for `genv docker`: containers get an environment of their own. token is asked for calls that
-// start a container, and may be "".
+// RunOwn is `genv docker`: containers get an environment of their own. It calls token, which may return "", only if a
+// container starts.
 func (s Shim) RunOwn(over bool, token func() string) error {
 	own := flagSet{switches: runFlags.switches + " --over-subscribe ", valued: runFlags.valued + " --gpu-memory "}
 	call, ok, err := parse(s.Args, own)
@@ -54,10 +54,10 @@ func (s Shim) RunOwn(over bool, token func() string) error {
 	return s.become(args, proof)
 }
 
-// FailedStatus is docker's own exit status when it can't start a container: docker-run(1), "EXIT STATUS".
+// FailedStatus is docker's exit status if it can't start a container: docker-run(1), "EXIT STATUS".
 const FailedStatus = 125
 
-// Run becomes docker. Its error is a message for the user, after which the program ends with FailedStatus.
+// Run replaces this process with docker. Its error is for the user; exit with FailedStatus then.
 func (s Shim) Run() error {
 	args, token, err := s.args()
 	if err != nil {
@@ -66,7 +66,7 @@ func (s Shim) Run() error {
 	return s.become(args, token)
 }
 
-// become is exec(2) of docker. A token is in its environment: every user can read its arguments.
+// become passes a token in the environment, because every user can read arguments.
 func (s Shim) become(args []string, token string) error {
 	environ := s.Environ
 	if token != "" {
@@ -101,15 +101,15 @@ func (s Shim) args() (args []string, token string, err error) {
 	return args, env.Token, err
 }
 
-// StartCommand is a command line of docker that starts a container.
+// StartCommand is a docker command line that starts a container.
 type StartCommand struct {
-	head  []string // up to the command, with it
+	head  []string // up to and including the command
 	flags []flag
 	rest  []string // from the image on
 }
 
-// Parse finds the flags of `docker [container] run|create`; ok is false for every other command, and for one that lacks
-// a value or the image. An error is ErrUnknownFlag.
+// Parse finds the flags of `docker [container] run|create`; ok is false for other commands, and if a value or the image
+// is missing. Its error is ErrUnknownFlag.
 func Parse(args []string) (call StartCommand, ok bool, err error) { return parse(args, runFlags) }
 
 func parse(args []string, known flagSet) (call StartCommand, ok bool, err error) {
@@ -125,7 +125,7 @@ func parse(args []string, known flagSet) (call StartCommand, ok bool, err error)
 	return call, len(call.rest) > 0, err
 }
 
-// Args is the command line in the environment. Its error is ErrNotAttached, ErrTooMany, ErrNoDevices or ErrRequest.
+// Args is the rewritten command line. Its error is ErrNotAttached, ErrTooMany, ErrNoDevices or ErrRequest.
 func (c StartCommand) Args(env ContainerEnvironment) ([]string, error) {
 	args := slices.Clone(c.head)
 	variables := []string{snapshot.ClaimVariable + "=" + string(env.EID)}
@@ -149,8 +149,7 @@ func (c StartCommand) Args(env ContainerEnvironment) ([]string, error) {
 	return c.with(args, variables, env.Token != ""), nil
 }
 
-// with is a command line with variables behind the user's own: the last one counts. Docker's environment has the value
-// of a token.
+// with adds variables behind the user's own, because the last one counts. The token's value is in docker's environment.
 func (c StartCommand) with(args, variables []string, token bool) []string {
 	if token {
 		variables = append(variables, grant.TokenVariable)
@@ -161,7 +160,7 @@ func (c StartCommand) with(args, variables []string, token bool) []string {
 	return append(args, c.rest...)
 }
 
-// WithoutDevices says whether the container asks for all devices and gets none, since none is attached.
+// WithoutDevices reports whether the container asks for all devices, and none is attached.
 func (c StartCommand) WithoutDevices(env ContainerEnvironment) bool {
 	return len(env.Devices) == 0 &&
 		slices.ContainsFunc(c.flags, func(f flag) bool { return f.name == "--gpus" && all(f.value) })
@@ -178,8 +177,8 @@ func (env ContainerEnvironment) flag(f flag) ([]string, error) {
 	return f.args, nil
 }
 
-// visible is the value for NVIDIA_VISIBLE_DEVICES; empty to set none. NVIDIA's runtime obeys that of the image, which
-// is "all" for CUDA: so it is set also if no GPU is asked for.
+// visible is the value for NVIDIA_VISIBLE_DEVICES; empty to leave it. NVIDIA's runtime obeys the image's value, which
+// is "all" for CUDA, so it is set even if no GPU is asked for.
 func (env ContainerEnvironment) visible(flags []flag) (string, error) {
 	devices := join(env.Devices)
 	for _, f := range slices.Backward(flags) { // the last one counts
@@ -187,14 +186,14 @@ func (env ContainerEnvironment) visible(flags []flag) (string, error) {
 		switch {
 		case (f.name == "-e" || f.name == "--env") && name == visible:
 			if !given {
-				list = "all" // the shell's value, which isn't known here
+				list = "all" // the shell's value, unknown here
 			}
 			return env.visibleList(f, list)
 		case f.name == "--gpus" && (f.value == "0" || len(env.Devices) == 0),
 			f.name == "--device" && strings.HasPrefix(f.value, cdi):
 			devices = visibleNone
 		case f.name == "--gpus":
-			devices = "" // docker itself goes by --gpus
+			devices = "" // docker itself obeys --gpus
 		}
 	}
 	return devices, nil

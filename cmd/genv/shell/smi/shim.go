@@ -1,8 +1,8 @@
-// Package smi is the shim of nvidia-smi: it runs the real one and shows the devices and processes of one environment,
-// with the environment's memory capacity as a device's total, and in the table its used memory.
+// Package smi is the shim of nvidia-smi: it runs the real one and shows only one environment's devices and processes. A
+// device's total memory is the environment's capacity, and in the table its used memory is that of these processes.
 //
-// It understands the table, -L, --query-gpu and --query-compute-apps. For all else the real program replaces it, and an
-// output that it doesn't understand is shown unchanged. Enforcement doesn't depend on it.
+// It rewrites the table, -L, --query-gpu and --query-compute-apps. For other calls the real program replaces it, and
+// output that it doesn't recognise is shown unchanged. Enforcement doesn't depend on it.
 //
 //	call, ok := smi.Parse([]string{"--query-gpu=name", "--format=csv"})
 //	// run nvidia-smi with call.Args(), then
@@ -27,18 +27,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Shim answers one call of nvidia-smi.
+// Shim is one call of nvidia-smi.
 type Shim struct {
 	Real           string   // its path
 	Args           []string // without the program's name
 	Environ        []string
-	Bypass         bool                 // don't read the call: outside an environment, or with GENV_BYPASS=1
-	View           func() (View, error) // for calls that are understood, before nvidia-smi runs
+	Bypass         bool                 // runs the real program: outside an environment, or by GENV_BYPASS=1
+	View           func() (View, error) // called before nvidia-smi runs, for calls that Parse knows
 	Stdout, Stderr io.Writer
-	Exec           func(path string, argv, environ []string) error // as syscall.Exec: it returns only an error
+	Exec           func(path string, argv, environ []string) error // as syscall.Exec, which returns only on failure
 }
 
-// Run answers the call and returns the exit status. An error means that the real program could not be started.
+// Run returns the exit status. Its error means that the real program could not be started.
 func (s Shim) Run(ctx context.Context) (status int, err error) {
 	call, ok := Parse(s.Args)
 	if s.Bypass || !ok {
@@ -56,7 +56,6 @@ func (s Shim) Run(ctx context.Context) (status int, err error) {
 	return s.rewritten(ctx, call, view)
 }
 
-// rewritten runs the real program. Output that isn't understood is shown as it is.
 func (s Shim) rewritten(ctx context.Context, call CommandLine, view View) (int, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, s.Real, call.Args(view)...)
@@ -76,7 +75,7 @@ func (s Shim) rewritten(ctx context.Context, call CommandLine, view View) (int, 
 		_, _ = s.Stderr.Write(stderr.Bytes())
 		return shell.ExitStatus(cmd.ProcessState), err
 	case call.isQuery():
-		return s.handOver() // the output has one column more than the user wants
+		return s.handOver() // the output has an additional column
 	}
 	_, _ = s.Stderr.Write(stderr.Bytes())
 	_, err = s.Stdout.Write(stdout.Bytes())
@@ -90,7 +89,7 @@ func (s Shim) handOver() (int, error) {
 	return 0, nil
 }
 
-// Rewrite shows what of an output is in the view; not ok when the output isn't what it should be.
+// Rewrite reduces an output to the view; not ok if the output isn't as expected.
 func (c CommandLine) Rewrite(out []byte, v View) ([]byte, bool) {
 	var text string
 	var ok bool
@@ -110,7 +109,7 @@ func (c CommandLine) Rewrite(out []byte, v View) ([]byte, bool) {
 	return []byte(text), true
 }
 
-// CommandLine is one of nvidia-smi with an output that can be rewritten.
+// CommandLine is a call whose output can be rewritten.
 type CommandLine struct {
 	form     string // one of forms
 	args     []string
@@ -125,13 +124,13 @@ var (
 		"-i": "i", "--id": "i",
 		"--query-gpu": "gpus", "--query-compute-apps": "apps", "--format": "format",
 	}
-	// forms are the combinations that nvidia-smi knows; -i goes with each.
+	// forms are nvidia-smi's combinations of flags; each also allows -i.
 	forms = []string{"", "L", "format gpus", "apps format"}
 )
 
 func (c CommandLine) isQuery() bool { return strings.Contains(c.form, "format") }
 
-// Parse understands a command line, without the program's name. What it doesn't know, not ok, is for the real program.
+// Parse parses the arguments; not ok for a call that is the real program's.
 func Parse(args []string) (CommandLine, bool) {
 	values := map[string]string{}
 	for i := 0; i < len(args); i++ {
@@ -162,8 +161,8 @@ func Parse(args []string) (CommandLine, bool) {
 	return c, ok
 }
 
-// Outside is whether the call selects a device that the view doesn't have, or where numbers mean nothing only such
-// ones.
+// Outside reports whether the call selects a device that isn't in the view. If devices are renumbered, that is so only
+// if none of the selected ones is in it.
 func (c CommandLine) Outside(v View) bool {
 	if v.Renumbered && c.selected != "" {
 		return v.uuids(c.selected) == ""
@@ -172,14 +171,14 @@ func (c CommandLine) Outside(v View) bool {
 	return err == nil && v.device(strconv.FormatUint(n, 10)) == nil
 }
 
-// NoDevices is what nvidia-smi prints, with NoDevicesStatus, if it has no device of a selection.
+// NoDevices is what nvidia-smi prints, with NoDevicesStatus, if a selection matches no device.
 const (
 	NoDevices       = "No devices were found\n"
 	NoDevicesStatus = 6
 )
 
-// Args are for the real program: a query also asks for what chooses rows, and where numbers mean nothing, UUIDs select
-// devices.
+// Args are for the real program: a query also asks for the column that chooses rows, and if devices are renumbered,
+// UUIDs select them.
 func (c CommandLine) Args(v View) []string {
 	args := slices.Clone(c.args)
 	for i, arg := range args {
@@ -209,8 +208,8 @@ func (v View) keyColumn() string {
 	return "index"
 }
 
-// uuids replaces indices in a selection by UUIDs. Devices that aren't attached are left out: the real program would
-// take them for numbers of devices that it shows.
+// uuids replaces indices in a selection by UUIDs. It leaves out devices that aren't attached: the real program would
+// take their indices as its own numbers.
 func (v View) uuids(selection string) string {
 	var names []string
 	for name := range strings.SplitSeq(selection, ",") {
@@ -225,24 +224,23 @@ func (v View) uuids(selection string) string {
 	return strings.Join(names, ",")
 }
 
-// View is what an environment may see.
 type View struct {
-	Devices []Device // the attached ones, by index also in the output
-	// Renumbered says that nvidia-smi may show this user only some devices, numbered from 0, as on a guarded host: then
-	// UUIDs and addresses identify devices, and they are shown with their own indices.
+	Devices []Device // attached, by index
+	// Renumbered means that nvidia-smi may show this user only some devices, numbered from 0, as on a guarded host.
+	// Then UUIDs and addresses identify devices, and the output gets their own indices.
 	Renumbered bool
-	Owns       func(snapshot.PID) bool // whether a process belongs to the environment; nil for none
+	Owns       func(snapshot.PID) bool // whether the environment has a process; nil for none
 }
 
 // Device is an attached device.
 type Device struct {
 	Index    snapshot.DeviceIndex
-	UUID     snapshot.GPUUUID // where Renumbered, likewise
-	Address  string           // of the PCI bus, in any notation
-	Capacity snapshot.Memory  // shown as the total where it is less; unknown for none
+	UUID     snapshot.GPUUUID // required if Renumbered
+	Address  string           // of the PCI bus, in any notation; required if Renumbered
+	Capacity snapshot.Memory  // shown as the total if it is less; unknown for none
 }
 
-// find finds an attached device by the number that nvidia-smi prints or, where numbers mean nothing, something else.
+// find finds an attached device by nvidia-smi's number or, if devices are renumbered, by same.
 func (v View) find(number string, same func(*Device) bool) *Device {
 	if !v.Renumbered {
 		return v.device(number)
@@ -254,7 +252,7 @@ func named(uuid string) func(*Device) bool {
 	return func(d *Device) bool { return d.UUID != "" && string(d.UUID) == uuid }
 }
 
-// renumber writes a device's own index over a number, in the same width if there is room.
+// renumber replaces a number by the device's own index, in the same width if there is room.
 func (d *Device) renumber(line string, start, end int) string {
 	index := d.Index.String()
 	for len(index) > end-start && start > 1 && line[start-1] == ' ' && line[start-2] == ' ' {
@@ -272,7 +270,7 @@ func (v View) owns(pid string) bool {
 	return err == nil && v.Owns != nil && v.Owns(snapshot.PID(n))
 }
 
-// total replaces a device's total memory in MiB, in the same width.
+// total limits a device's total memory in MiB, in the same width.
 func (d *Device) total(mib string) string {
 	n, err := strconv.ParseInt(mib, 10, 64)
 	if err != nil || !d.Capacity.Known() || d.Capacity.Bytes()>>20 >= n {

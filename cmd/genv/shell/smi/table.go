@@ -9,9 +9,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The table has up to three parts, each with a heading that ends in a line of "=", followed by rows that lines of "-"
-// separate: devices (two or three rows each), MIG instances (two rows each), and processes (a row each). So print
-// drivers from 470 to 610; up to 440 there are no instances, GI and CI.
+// The table has up to three parts: devices (two or three rows each), MIG instances (two rows each), and processes (a
+// row each). Each has a heading that ends in a line of "=", and lines of "-" separate its entries. This is the format
+// of drivers 470 to 610; up to 440 it lacks instances, GI and CI.
 var (
 	busRow    = text.Pattern(`^\|[^|]*\|\s+([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s`)
 	deviceRow = text.Pattern(`^\|\s+(\d+)\s\s+\S`)
@@ -26,7 +26,7 @@ const noApps = "|  No running processes found"
 
 type tablePart struct {
 	heading string
-	// keep is what to show of a block within borders; false if the block isn't understood.
+	// keep returns the part of a block to show; false if the block isn't as expected.
 	keep func(t *tableRewriter, block []string) ([]string, bool)
 }
 
@@ -47,7 +47,7 @@ func rewriteTable(out string, v View) (string, bool) {
 	return strings.Join(t.kept, "\n"), t.devices && t.apps && t.rows == nil
 }
 
-// showUsed replaces a device's used memory by that of the environment's processes, as 1.4.3 does, if that is known.
+// showUsed replaces a device's used memory by that of the environment's processes, as 1.4.3 does, unless it is unknown.
 func (t *tableRewriter) showUsed() {
 	used := map[string]int64{} // in MiB, by device; -1 for unknown
 	for _, row := range t.kept {
@@ -60,7 +60,7 @@ func (t *tableRewriter) showUsed() {
 			used[app[1]] = -1
 			continue
 		}
-		mib, _ := strconv.ParseInt(memory[1], 10, 64) // too many digits are as good as 0
+		mib, _ := strconv.ParseInt(memory[1], 10, 64) // 0 for too many digits
 		used[app[1]] += mib
 	}
 	device := ""
@@ -83,18 +83,18 @@ func padded(number string, width int) string {
 
 type tableRewriter struct {
 	view    View
-	numbers map[string]*Device // by the number in a device's row, of the attached ones
+	numbers map[string]*Device // attached devices, by the number in their row
 	kept    []string
-	heading *tablePart // the last one that was read
-	rows    *tablePart // the one that is being read
+	heading *tablePart // the last heading
+	rows    *tablePart // the part that is being read; nil outside
 	block   []string
-	border  string // that came last and wasn't kept
-	shown   bool   // a block of this part was kept
-	devices bool   // the first part was there
-	apps    bool   // the last part was
+	border  string // the last one that wasn't kept
+	shown   bool   // whether a block of this part was kept
+	devices bool   // whether the first part was found
+	apps    bool   // whether the last part was found
 }
 
-// line takes one line; false when it isn't what it should be.
+// line returns false for a line that isn't as expected.
 func (t *tableRewriter) line(line string) bool {
 	switch {
 	case t.rows == nil:
@@ -115,7 +115,7 @@ func (t *tableRewriter) line(line string) bool {
 	return false
 }
 
-// outside is for headings, and for what is outside of parts.
+// outside reads headings and lines outside of parts.
 func (t *tableRewriter) outside(line string) bool {
 	for i := range parts {
 		if strings.HasPrefix(line, parts[i].heading) {
@@ -141,7 +141,6 @@ func (t *tableRewriter) endBlock(border string) bool {
 	return ok
 }
 
-// keepDevice is for a device's rows, of which the first has its index.
 func keepDevice(t *tableRewriter, block []string) ([]string, bool) {
 	if len(block) < 2 || len(block) > 4 || !firstOnly(deviceRow, block) {
 		return nil, false
@@ -173,7 +172,7 @@ func (t *tableRewriter) renumbered(row string, numbered func() *regexp.Regexp) s
 	return row
 }
 
-// firstOnly is whether only the first row has an index, so that all belong to one device.
+// firstOnly reports whether only the first row has an index, so that all belong to one device.
 func firstOnly(indexed func() *regexp.Regexp, block []string) bool {
 	for i, row := range block {
 		if indexed().MatchString(row) != (i == 0) {
@@ -183,7 +182,6 @@ func firstOnly(indexed func() *regexp.Regexp, block []string) bool {
 	return true
 }
 
-// keepInstance is for a MIG instance's rows, of which the first has the index of its GPU.
 func keepInstance(t *tableRewriter, block []string) ([]string, bool) {
 	if len(block) == 1 && strings.HasPrefix(block[0], "|  No MIG devices found") {
 		return block, true
@@ -217,12 +215,12 @@ func keepApps(t *tableRewriter, block []string) ([]string, bool) {
 	return kept, kept != nil
 }
 
-// separator is what nvidia-smi writes between columns. It quotes nothing.
+// separator is between columns. nvidia-smi quotes nothing.
 const separator = ", "
 
-const uuidColumn = "uuid" // added to a query where numbers of devices mean nothing
+const uuidColumn = "uuid" // added to a query if devices are renumbered
 
-// rewriteCSV drops the first column, which was added to the query, and the rows that it doesn't choose.
+// rewriteCSV drops the first column, which Args added, and the rows that it excludes.
 func (c CommandLine) rewriteCSV(out, column string,
 	row func(c CommandLine, key, rest string) (string, bool),
 ) (string, bool) {
