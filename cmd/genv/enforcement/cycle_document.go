@@ -110,7 +110,7 @@ func documentOf(round *controller.Round, failures []remote.Failure) CycleDocumen
 		document.Notified = append(document.Notified, notified)
 	}
 	for _, a := range round.Results {
-		// it was sent in an earlier cycle, or an early one
+		// sent in an earlier cycle
 		if !slices.ContainsFunc(round.Plan.Orders, func(o order.OfHost) bool { return o.Order.ID == a.Order.ID }) {
 			r := orderDocumentOf(round, order.OfHost{Host: a.Host, Order: a.Order})
 			r.Cycle = a.Cycle

@@ -20,17 +20,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// cycleWriter shows cycles event by event, or as one JSON document a line. Its stdout has 1.4.3's lines, findings and
-// what was done; everything else goes to stderr.
+// cycleWriter prints events, or a JSON document per cycle on one line. Stdout has 1.4.3's lines: findings and what was
+// done; everything else goes to stderr.
 type cycleWriter struct {
 	out, err  io.Writer
 	now       func() time.Time
 	format    string
 	quiet     bool
-	byUser    bool // print a row for each user instead of lines
-	lookOnly  bool // print hosts that are lost or back, and nothing else
-	concludes bool // says that there was nothing to do: a loop only does what is to be done
-	dated     bool // stdout is for people: what is done again and again is printed now and then
+	byUser    bool // print a row per user instead of lines
+	lookOnly  bool // print only which hosts are lost or back
+	concludes bool // also print that there was nothing to do
+	dated     bool // stdout is for people: limits repeated lines
 
 	colourOut, colourErr bool
 
@@ -38,16 +38,15 @@ type cycleWriter struct {
 	summary *summary // nil for none
 
 	hosts    render.HostLog
-	findings map[string]*printedFinding // that were printed and are not over; the memory of rules bounds them
+	findings map[string]*printedFinding // printed, not resolved; bounded by the memory of rules
 	repeats  repeats[string]            // lines
-	held     repeats[string]            // what safety limits hold back, by whom it is against
-	intended map[string]bool            // what the last cycle of a dry run left undone
+	held     repeats[string]            // by safety limits, for each user or host
+	intended map[string]bool            // what the last cycle of a dry run printed
 
 	undelivered []remote.Failure // orders that failed in this cycle
-	broken      error            // out can't be written
+	broken      error            // why out can't be written
 }
 
-// newCycleWriter dates stderr, and stdout where people read it.
 func newCycleWriter(p *command.Program, options *Options) cycleWriter {
 	w := cycleWriter{
 		out: p.Out, err: render.DatedLog(p.Err, p.Now, p.Getenv), now: p.Now, format: options.Format,
@@ -80,9 +79,9 @@ func (w *cycleWriter) Consume(round *controller.Round, events []enforce.Event) {
 		e := &events[i]
 		w.summary.count(e)
 		switch e.Kind {
-		case enforce.EventHeld: // also with -q and for programs: the administrator has to decide
+		case enforce.EventHeld: // also with -q and JSON: the administrator has to decide
 			w.holds(e, now)
-		case controller.EventOperator: // also with -q and for programs: people decided it
+		case controller.EventOperator: // also with -q and JSON: people decided it
 			w.remark(e.Text)
 		case enforce.EventActing:
 			w.underWay(e, 1)
@@ -101,7 +100,7 @@ func (w *cycleWriter) Consume(round *controller.Round, events []enforce.Event) {
 		case enforce.EventNew, enforce.EventChanged:
 			w.finding(e, now)
 		case enforce.EventDue:
-			if w.findings[e.ID] != nil { // else the host has more findings than are known
+			if w.findings[e.ID] != nil { // else the host has more findings than are printed
 				w.finding(e, now)
 			}
 		case enforce.EventOver:
@@ -114,7 +113,7 @@ func (w *cycleWriter) Consume(round *controller.Round, events []enforce.Event) {
 	}
 }
 
-// underWay counts the orders about findings that hosts carry out.
+// underWay counts the running orders about findings.
 func (w *cycleWriter) underWay(e *enforce.Event, n int) {
 	for i := range e.Findings {
 		if f := w.findings[e.Findings[i].ID]; f != nil {
@@ -124,7 +123,7 @@ func (w *cycleWriter) underWay(e *enforce.Event, n int) {
 	}
 }
 
-// resolved says that a finding is over, after what was done about it.
+// resolved prints that a finding is over, after the last outcome about it.
 func (w *cycleWriter) resolved(id string) {
 	f := w.findings[id]
 	if f.over == "" || f.orders > 0 {
@@ -154,7 +153,7 @@ func (w *cycleWriter) look(round *controller.Round) {
 	}
 }
 
-// finding prints a finding as 1.4.3 does, and why nothing is done about it: when it begins or changes.
+// finding prints, when a finding begins or changes, 1.4.3's line and why nothing is done about it.
 func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
 	known, earlier := w.findings[e.ID]
 	if !earlier || known.over != "" {
@@ -169,7 +168,7 @@ func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
 	switch {
 	case acts != (e.Kind == enforce.EventDue):
 		return
-	case earlier && e.Decision == enforce.DecisionHold: // who or what holds it back is said, for all
+	case earlier && e.Decision == enforce.DecisionHold: // the reason is printed once for all findings
 		return
 	case known.say(e.Decision, now):
 		w.print(e.Host, e.Finding.Line()+waitOf(e.Finding, now))
@@ -181,11 +180,11 @@ type printedFinding struct {
 	since time.Time
 	said  repeats[enforce.Decision]
 
-	orders int    // about it, which are under way
-	over   string // what is printed when these have ended; empty while it isn't over
+	orders int    // running orders about it
+	over   string // what to print after these; empty while it lasts
 }
 
-// say says whether to print a decision. What is done about a finding that stays changes often, and is printed once.
+// say reports whether to print a decision. What is done about a lasting finding changes often, and is printed once.
 func (f *printedFinding) say(d enforce.Decision, now time.Time) bool {
 	if d == enforce.DecisionUnderWay {
 		return false
@@ -194,7 +193,7 @@ func (f *printedFinding) say(d enforce.Decision, now time.Time) bool {
 	return ok && (again == "" || d != enforce.DecisionAct && d != enforce.DecisionStuck)
 }
 
-// waitOf says why nothing is done about a finding; empty when something is, or would be, as in 1.4.3.
+// waitOf is why nothing is done about a finding; empty if something is, or would be, as in 1.4.3.
 func waitOf(f *enforce.Finding, now time.Time) string {
 	left := f.Due.Sub(now)
 	switch {
@@ -214,7 +213,7 @@ func waitOf(f *enforce.Finding, now time.Time) string {
 	return ""
 }
 
-// outcome prints what a host did: 1.4.3's lines, and on stderr what did not go as it should.
+// outcome prints 1.4.3's lines, and on stderr what went wrong.
 func (w *cycleWriter) outcome(e *enforce.Event, now time.Time) {
 	if e.Err != nil {
 		w.undelivered = append(w.undelivered, remote.FailureOf(string(e.Host), e.Err))
@@ -263,11 +262,11 @@ func (w *cycleWriter) line(s string) {
 	_, _ = io.WriteString(w.err, coloured(s, s, w.colourErr)+"\n")
 }
 
-// write ends a cycle. part is that in an election; nil for none.
+// write ends a cycle. part is its part in an election; nil for none.
 func (w *cycleWriter) write(round *controller.Round, part *election.StatusDocument) error {
 	w.bar.End()
 	now := w.time(round)
-	w.look(round) // there were no events if it could not be recorded
+	w.look(round) // a cycle that could not be recorded had no events
 	w.released(round, now)
 	failures := failuresOfCycle(round)
 	switch {
@@ -341,7 +340,7 @@ func (w *cycleWriter) writeUndelivered(now time.Time) {
 	}
 }
 
-// on puts a host in front of a line; this machine has no name.
+// on prefixes a line with its host; this machine has no name.
 func on(host snapshot.Hostname, s string) string {
 	if host == "" {
 		return s
@@ -349,7 +348,7 @@ func on(host snapshot.Hostname, s string) string {
 	return fmt.Sprintf("[%s] %s", host, s)
 }
 
-// coloured is a line in the colour of what it says: done or lost is red, what may be done yellow, well again green.
+// coloured paints a line: red for what is done or lost, yellow for what may be done, green for recovery.
 func coloured(line, says string, colourful bool) string {
 	begins := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(says, word) })

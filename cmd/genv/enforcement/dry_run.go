@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// intentions prints what a dry run leaves undone, unless the last cycle did too: what is due, then what waits.
+// intentions prints what a dry run leaves undone, unless the last cycle printed it: what is due, then what waits.
 func (w *cycleWriter) intentions(round *controller.Round) {
 	intended, due := make(map[string]bool), make(map[any]bool)
 	say := func(host snapshot.Hostname, what, when string, why ...string) {
@@ -77,7 +77,7 @@ func (w *cycleWriter) intentions(round *controller.Round) {
 	w.intended = intended
 }
 
-// wouldBeDone sums up what the findings of a dry run lead to, within safety limits. What waits for a warning counts.
+// wouldBeDone summarises what findings of a dry run lead to, within safety limits. It counts what waits for a warning.
 func wouldBeDone(round *controller.Round) string {
 	all, warned := newFound(), 0
 	for i := range round.Plan.Findings {
@@ -145,7 +145,7 @@ type userDocument struct {
 type userTotals struct {
 	userDocument
 	processes, terminate map[enforce.ProcessRef]bool
-	gpus, detach         map[enforce.DeviceRef]bool // gpus have no environments
+	gpus, detach         map[enforce.DeviceRef]bool // gpus: without environments
 }
 
 func newFound() *userTotals {
@@ -193,7 +193,7 @@ func (f *userTotals) sum() userDocument {
 	return u
 }
 
-// distinct are the texts of a list, each once, sorted. This machine has no name.
+// distinct sorts a list and removes duplicates and "", the name of this machine.
 func distinct[T ~string](list []T) []T {
 	slices.Sort(list)
 	return slices.DeleteFunc(slices.Compact(list), func(one T) bool { return one == "" })
@@ -226,7 +226,7 @@ func byUser(round *controller.Round) []userDocument {
 
 func writeByUser(w io.Writer, users []userDocument) error {
 	if len(users) == 0 {
-		return nil // which is said on stderr
+		return nil // stderr says so
 	}
 	columns := []string{"USER", "PROCESSES", "GPUS", "WOULD-TERMINATE", "WOULD-DETACH", "RULES"}
 	withCaps := slices.ContainsFunc(users, func(u userDocument) bool { return len(u.Caps) > 0 })
@@ -253,7 +253,7 @@ func writeByUser(w io.Writer, users []userDocument) error {
 		}
 		t.Add(row...)
 	}
-	return t.Write(w) //nolint:wrapcheck // it is of stdout
+	return t.Write(w) //nolint:wrapcheck // an error of stdout
 }
 
 func texts[T ~string](list []T) (all []string) {

@@ -23,15 +23,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// participation is a run's part in an election. It is nil for a run without one, which acts.
+// participation is a run's part in an election; nil for a run without one, which acts.
 type participation struct {
 	*election.Elector
 	client *etcd.Gateway
 	work   sync.WaitGroup
-	cancel context.CancelFunc // ends its work
+	cancel context.CancelFunc // stops work
 
 	registrar *election.Registrar
-	written   atomic.Pointer[time.Time] // when the memory was written to etcd last, in this term; nil for never
+	written   atomic.Pointer[time.Time] // last write of the memory to etcd in this term; nil for never
 }
 
 func (l *loop) takePart(ctx context.Context, options *Options) error {
@@ -62,12 +62,12 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 	return nil
 }
 
-// configured has a registration say how the controller is configured: a standby may have other hosts or another policy.
+// configured sets how the controller is configured: a standby may have other hosts or another policy.
 func configured(r *election.Registration, options *Options) {
 	r.Interval, r.HostsDigest, r.Policy = options.Interval.Seconds(), digestOf(options.Hosts), options.Policy.Digest()
 }
 
-// digestOf is the same for the same hosts in any order.
+// digestOf doesn't depend on the order of hosts.
 func digestOf(hosts []remote.Host) string {
 	names := make([]string, len(hosts))
 	for i, h := range hosts {
@@ -78,7 +78,7 @@ func digestOf(hosts []remote.Host) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// stand looks for viewers, while another controller leads.
+// stand runs a standby, which looks for viewers only.
 func (l *loop) stand(ctx context.Context) error {
 	if l.term != nil {
 		l.options.Announce("", nil)
@@ -89,11 +89,11 @@ func (l *loop) stand(ctx context.Context) error {
 }
 
 const (
-	// drain is how long an ending role waits for outcomes: a grace may be long, and another term begin.
+	// drain is how long an ending role waits for outcomes. A grace may be longer, and the next term may begin.
 	drain = 3 * time.Second
 
-	unrecordedCycles = 2       // after so many a leader leaves the lead to another one
-	roomToLead       = 1 << 20 // bytes that have to fit into the record before it leads again
+	unrecordedCycles = 2       // consecutive ones after which a leader resigns
+	roomToLead       = 1 << 20 // bytes that the record must have room for before it leads again
 )
 
 func (l *loop) lead(ctx context.Context, t election.Term) error {
@@ -111,7 +111,7 @@ func (l *loop) shared(cluster statedir.Cluster, epoch uint64) *statedir.Shared {
 	}
 }
 
-// resign prepares the end of the run in its last role: the memory is saved for the next leader, and mail is sent.
+// resign ends the last role of a run: it saves the memory for the next leader, and sends mail.
 func (l *loop) resign() {
 	if l.store != nil && l.mayAct() == nil {
 		l.saveNow(l.store)
@@ -126,14 +126,15 @@ func (l *loop) resign() {
 		what = "ended while it wasn't known whether this controller still leads"
 	case election.Standby:
 	}
-	log := l.log.Level(zerolog.InfoLevel) // as what becomes of the election
+	log := l.log.Level(zerolog.InfoLevel) // as for other changes of the election
 	log.Info().Msg(what)
 }
 
-// mayLead reports whether it makes sense that this controller leads: it isn't stuck, and can record what it does.
+// mayLead reports whether this controller works and can record what it does.
 func (l *loop) mayLead() bool { return l.service.works() && !l.unable.Load() }
 
-// noteRecord notes whether a cycle could be recorded. A standby has little to record, so it tries.
+// noteRecord gives up the lead if cycles can't be recorded. A standby has little to record, so it tries to reserve
+// room.
 func (l *loop) noteRecord(round *controller.Round) {
 	switch {
 	case l.part == nil || l.record == nil || l.options.ActUnrecorded || round.Stopped:
@@ -157,7 +158,7 @@ func cycled(r *election.Registration, round *controller.Round, now time.Time) {
 
 func (l *loop) acts() bool { return l.part == nil || l.term != nil }
 
-// mayAct returns why nothing may be begun now, for what has no context of a cycle; nil if it may.
+// mayAct returns why nothing may begin now, for callers without the context of a cycle; nil if it may.
 func (l *loop) mayAct() error {
 	switch {
 	case l.part == nil:
@@ -196,7 +197,7 @@ func (p *participation) configure(options *Options) {
 	}
 }
 
-// sayElection says what becomes of the election, beside the loop.
+// sayElection logs changes of the election. It doesn't run in the loop.
 func (l *loop) sayElection(status *election.Status, takeOver bool) {
 	line := electionLine(status, takeOver)
 	if line == "" || line == l.saidOfElection {
@@ -211,7 +212,7 @@ func (l *loop) sayElection(status *election.Status, takeOver bool) {
 	event.Msg(line)
 }
 
-// electionLine is what the log says of the election; empty until etcd says who leads.
+// electionLine is the state of the election; empty until etcd knows who leads.
 func electionLine(status *election.Status, takeOver bool) string {
 	if status.Role == election.Standby && status.Err == nil && !status.LeaderKnown() {
 		return ""

@@ -13,27 +13,27 @@ import (
 	usagestore "github.com/seed-3119e985/genv/remote/usage/store"
 )
 
-// hoursTable keeps the GPU hours of caps during one run or term, in the background: each minute it reads what the table
-// has of caps that are new here, and writes what was counted. Until then their hours are unknown.
+// hoursTable keeps the GPU hours of caps during one run or term, in the background. Each minute it reads the hours of
+// caps that are new here, and writes what was counted. Until they are read, hours are unknown.
 type hoursTable struct {
 	*loop
-	place  string // a file, or the URL of a server; empty for a run without a memory, which keeps none
-	fleet  string // on a server
+	place  string // a file, or a server's URL; empty for a run without a memory
+	fleet  string // name on a server
 	writes bool
 
-	done   chan struct{} // closed when the last access is over; nil before the first one
-	begun  time.Time     // when it began
+	done   chan struct{} // closed after the last access; nil before the first one
+	begun  time.Time     // of the last access
 	found  map[string]enforce.Hours
 	err    error
-	failed bool                     // which was logged
-	added  map[string]enforce.Hours // has the caps that count what the table had; nil before the first one does
+	failed bool                     // err was logged
+	added  map[string]enforce.Hours // caps that include the table's hours; nil for none yet
 }
 
 const (
 	hoursEvery  = time.Minute
-	hoursWithin = 5 * time.Second        // an access ends, for which a single cycle waits
-	hoursSoon   = 200 * time.Millisecond // a run, a term or a reload waits: most accesses take less
-	hoursAtEnd  = time.Second            // a run or term waits for each of two when it ends
+	hoursWithin = 5 * time.Second        // limit of an access; a single cycle waits for it
+	hoursSoon   = 200 * time.Millisecond // a run, a term or a reload waits so long: most accesses take less
+	hoursAtEnd  = time.Second            // an ending run or term waits so long for each of two accesses
 )
 
 func (l *loop) keepHours() *hoursTable {
@@ -49,7 +49,7 @@ func (l *loop) keepHours() *hoursTable {
 	return h
 }
 
-// expect has the table read, since the policy may have other caps. What is new of them is unknown until then.
+// expect starts reading, because the policy may have new caps. Their hours are unknown until then.
 func (h *hoursTable) expect() {
 	memory := &h.controller.Memory.Rules
 	if h.place == "" {
@@ -68,8 +68,8 @@ func (h *hoursTable) expect() {
 	}
 }
 
-// exchange adds what was found, and begins another access in the background: after a minute, or at once if it may wait
-// for it. A file is made when there is something to count.
+// exchange adds what was found, and begins another access in the background: after a minute, or at once if wait isn't
+// 0. It creates a file only to write counted hours.
 func (h *hoursTable) exchange(wait time.Duration) {
 	if !h.learn(wait) {
 		return
@@ -87,7 +87,7 @@ func (h *hoursTable) exchange(wait time.Duration) {
 	h.learn(wait)
 }
 
-// access returns what the table has, or an earlier version kept, and isn't added yet; nil if it can't be read.
+// access returns hours that the table or an earlier version kept, and that aren't added yet; nil if they can't be read.
 func (h *hoursTable) access(counted, former map[string]enforce.Hours) (found map[string]enforce.Hours, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), hoursWithin)
 	defer cancel()
@@ -103,7 +103,7 @@ func (h *hoursTable) access(counted, former map[string]enforce.Hours) (found map
 	case isMissing && !h.writes:
 		found, err = make(map[string]enforce.Hours), nil
 	}
-	if errors.Is(err, usage.ErrDamaged) && h.writes { // the next access makes a new one
+	if errors.Is(err, usage.ErrDamaged) && h.writes { // the next access creates a new one
 		err = errors.Join(err, usagestore.SetDamagedApart(h.place, err, h.begun, h.log))
 	}
 	if err != nil {
@@ -123,7 +123,7 @@ func (h *hoursTable) access(counted, former map[string]enforce.Hours) (found map
 	return found, err
 }
 
-// sumOf adds what was found to what was counted, unless that is in a later period. A period never goes back.
+// sumOf adds found hours to counted ones, unless the counted period is later. A period never goes back.
 func sumOf(counted, found map[string]enforce.Hours) map[string]enforce.Hours {
 	all := make(map[string]enforce.Hours, len(counted))
 	for id, hours := range counted {
@@ -140,13 +140,13 @@ func sumOf(counted, found map[string]enforce.Hours) map[string]enforce.Hours {
 	return all
 }
 
-// learn adds what the last access found, once, and logs the first of several failures. It returns false if that isn't
-// over after a time.
+// learn adds what the last access found, and logs the first of consecutive failures. It returns false if the access
+// isn't over in time.
 func (h *hoursTable) learn(wait time.Duration) bool {
 	if h.done != nil {
 		select {
 		case <-h.done:
-		case <-time.After(max(wait, time.Millisecond)): // or it might win although that is over
+		case <-time.After(max(wait, time.Millisecond)): // at 0, select could choose it although done is closed
 			return false
 		}
 	}

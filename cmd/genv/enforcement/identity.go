@@ -25,17 +25,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// runIdentity is a run, as hosts and other controllers know it.
+// runIdentity is how hosts and other controllers know a run.
 type runIdentity struct {
-	ID       string // the same after a restart, if the run keeps its state in a folder
-	Hostname string // of the machine on which it runs
-	Account  string // as which it runs
-	Person   string // who started it, if that is another one, as with sudo
+	ID       string // survives a restart if the run has a state folder
+	Hostname string
+	Account  string
+	Person   string // who started it, if not Account, as with sudo
 	PID      int
-	Start    string // another one for each run
+	Start    string // unique for each run
 }
 
-// identityOf is who a run is, with a state folder, if any. A single cycle beside a loop needs no id that lasts.
+// identityOf uses the state folder's ID, if there is one. A single cycle beside a loop needs no lasting ID.
 func identityOf(ctx context.Context, folder *statedir.Folder, loops bool) (runIdentity, error) {
 	self := runIdentity{PID: os.Getpid(), Start: rand.Text()}
 	if folder != nil {
@@ -46,7 +46,7 @@ func identityOf(ctx context.Context, folder *statedir.Folder, loops bool) (runId
 		self.ID = id
 	}
 	self.ID = cmp.Or(self.ID, rand.Text())
-	self.Hostname, _ = os.Hostname() // empty is not known
+	self.Hostname, _ = os.Hostname() // empty for unknown
 	who := Self(ctx)
 	self.Account = accountOf(who.Name, who.UID)
 	if who.Login != nil {
@@ -61,7 +61,7 @@ func accountOf(name snapshot.Username, uid snapshot.UID) string {
 
 func (o *Options) announces() bool { return !o.DryRun && !o.LookOnly && o.Announce != nil }
 
-// announce has the hosts know who enforces them. It returns how their guards know the run; empty for nothing.
+// announce tells hosts who enforces them. It returns how their guards name the run; empty for nothing.
 func (l *loop) announce(options *Options) (id, by string) {
 	if !options.announces() || !l.acts() {
 		return "", ""
@@ -74,8 +74,8 @@ func (l *loop) announce(options *Options) (id, by string) {
 }
 
 const (
-	leaseIntervals = 3  // for which hosts are asked for a lease; they give one for a minute at least
-	maxPerson      = 64 // bytes of an account's name in a lease: of the 256 that hosts take, the rest may need 176
+	leaseIntervals = 3  // length of a lease; hosts give at least a minute
+	maxPerson      = 64 // bytes of an account in a lease: hosts take 256, and the rest may need 176
 )
 
 func (r *runIdentity) name() string {
@@ -90,8 +90,8 @@ func (r *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Leas
 
 const needsFolder = " needs a state folder, by which hosts know this controller again: add --state-dir DIR"
 
-// leaseOf is the request of a run for a lease. The state folder counts the starts of a loop. A single cycle, or a loop
-// without a folder, gets no lease: hosts refuse it, or let it act.
+// leaseOf is a run's request for a lease. The state folder counts the starts of a loop. A single cycle, or a loop
+// without a folder, gets no lease: hosts refuse it or let it act.
 func leaseOf(folder *statedir.Folder, options *Options, self *runIdentity) (*fence.LeaseRequest, error) {
 	switch {
 	case options.TakeOver && !options.loops():
@@ -109,7 +109,7 @@ func leaseOf(folder *statedir.Folder, options *Options, self *runIdentity) (*fen
 	return self.lease(fence.Folder(self.ID), epoch, options.TakeOver), nil
 }
 
-// readers is the group that sees all that a controller with an account serves, and its record; 0 for none.
+// readers is the group that may read the record and all that a controller with an account serves; 0 for none.
 func (o *Options) readers(getenv func(string) string) int {
 	if account, err := command.Account(getenv); err != nil || account == "" || o.LocalName != "" {
 		return 0
@@ -122,8 +122,8 @@ func Self(ctx context.Context) operator.Author {
 	return live.PersonOf(ctx, socket.Self(), system.Username)
 }
 
-// sayOlder warns, once, of an etcd that counts again from a lower revision: most hosts refuse this controller because
-// of a later epoch, and etcd has confirmed since then that it leads. Until then another one may lead.
+// sayOlder warns once of an etcd that counts again from a lower revision. Most hosts refuse this controller for a later
+// epoch, and etcd has since confirmed that it leads. Without that confirmation, another controller may lead.
 func (l *loop) sayOlder(round *controller.Round) {
 	switch {
 	case l.part == nil || l.saidLater:
@@ -146,7 +146,7 @@ func (l *loop) sayOlder(round *controller.Round) {
 
 func isLater(err error) bool { return errors.Is(err, agent.ErrLater) }
 
-// mostRefused are the errors of the hosts that refused this controller; nil if these are not most hosts.
+// mostRefused are the errors by which hosts refused this controller; nil if they aren't most hosts.
 func mostRefused(round *controller.Round, refused func(error) bool) (list []error) {
 	for i := range round.Cluster.Hosts {
 		if err := round.Cluster.Hosts[i].Err; refused(err) {
@@ -160,10 +160,10 @@ func mostRefused(round *controller.Round, refused func(error) bool) (list []erro
 }
 
 // replaced ends a run, with a *command.ExitError, if most hosts refused it for another controller. A few hosts don't
-// end it, even if no others can be reached: they may lie.
+// end it, even if all others are unreachable: they may lie.
 func (l *loop) replaced(round *controller.Round) error {
 	l.sayOlder(round)
-	refused := mostRefused(round, func(err error) bool { // after a later epoch it finds out that it doesn't lead
+	refused := mostRefused(round, func(err error) bool { // after a later epoch, the election ends the term
 		return remote.ClassOf(err) == remote.Replaced && (l.part == nil || !isLater(err))
 	})
 	if refused == nil {
@@ -174,7 +174,7 @@ func (l *loop) replaced(round *controller.Round) error {
 		remote.NextStepOf(refused[0]))}
 }
 
-// sayUnfenced says, once, on which hosts a controller that was replaced could go on acting.
+// sayUnfenced warns once of hosts on which a replaced controller could go on acting.
 func (l *loop) sayUnfenced() {
 	if l.lease == nil || l.saidUnfenced || !l.options.loops() {
 		return

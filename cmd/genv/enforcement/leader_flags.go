@@ -19,19 +19,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// Leader is what the flags about a leader say. Without a Key there is no election.
+// Leader has the flags about a leader. Without a Key there is no election.
 type Leader struct {
 	Key  string
 	Etcd etcd.Config
 
 	url, login    string
-	ca, cert, key string // files with PEM; empty if they aren't given
+	ca, cert, key string // PEM files; empty for none
 }
 
-// loginVariable has what the file of --leader-login has.
+// loginVariable has the content of the file of --leader-login.
 const loginVariable = "GENV_LEADER_LOGIN"
 
-// Flags are the flags; usage is that of --leader.
+// Flags returns the flags; usage is that of --leader.
 func (l *Leader) Flags(usage string, keys command.InConfig) []cli.Flag {
 	return []cli.Flag{
 		command.String(&l.url, "leader", usage).Config(keys),
@@ -49,10 +49,10 @@ func (l *Leader) Flags(usage string, keys command.InConfig) []cli.Flag {
 const LeaderUsage = "act only while this controller leads among those with the same `URL`, " +
 	"such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…"
 
-// Off says that no election is asked about.
+// Off reports whether no election is asked about.
 func (l *Leader) Off() bool { return l.url == "off" }
 
-// Read reads what the flags name. acts says that the command is a loop that acts: others don't take part.
+// Read checks the flags and reads the files. acts means that the command is a loop that acts; no other takes part.
 func (l *Leader) Read(getenv func(string) string, acts bool) error {
 	l.Key, l.Etcd = "", etcd.Config{}
 	if l.url == "" {
@@ -126,7 +126,7 @@ func (l *Leader) readTLS(wanted bool) (_ *tls.Config, err error) {
 	return settings, nil
 }
 
-// WarnOfClearText names the members of etcd that are asked over a network without TLS, as far as their names say.
+// WarnOfClearText names the members of etcd that are asked without TLS and aren't local by their name.
 func (l *Leader) WarnOfClearText(log zerolog.Logger) {
 	var members []string
 	for _, endpoint := range l.Etcd.Endpoints {
@@ -152,8 +152,8 @@ func (l *Leader) WarnOfClearText(log zerolog.Logger) {
 			"--leader etcds://…")
 }
 
-// CheckMembers asks each member of etcd once, before the election. One that doesn't answer is a warning, and members of
-// different clusters, each of which would have a leader of its own, are an error.
+// CheckMembers asks each member of etcd once, before the election. A silent member is a warning. Members of different
+// clusters are an error: each cluster would elect a leader.
 func (l *Leader) CheckMembers(ctx context.Context, log zerolog.Logger) error {
 	if l.Key == "" {
 		return nil
@@ -167,7 +167,7 @@ func (l *Leader) CheckMembers(ctx context.Context, log zerolog.Logger) error {
 		switch {
 		case m.Err == nil:
 			clusters[m.Cluster] = append(clusters[m.Cluster], m.Address)
-		case !etcd.Refused(m.Err): // what it refuses, the election says
+		case !etcd.Refused(m.Err): // the election reports refusals
 			silent = append(silent, m.Err)
 		}
 	}
@@ -179,14 +179,14 @@ func (l *Leader) CheckMembers(ctx context.Context, log zerolog.Logger) error {
 		return nil
 	}
 	var parts []string
-	for _, id := range slices.Sorted(maps.Keys(clusters)) { // as `etcdctl endpoint status` has them
+	for _, id := range slices.Sorted(maps.Keys(clusters)) { // as `etcdctl endpoint status` prints them
 		parts = append(parts, fmt.Sprintf("%s of %x", strings.Join(clusters[id], " and "), id))
 	}
 	return command.WrongFlag("leader", ": these are members of different clusters, each of which would have a "+
 		"leader of its own: %s; name those of one", strings.Join(parts, ", "))
 }
 
-// Health is the command by which an operator sees how the members are. It may ask for a password.
+// Health is the command that shows the members' health. It may ask for a password.
 func (l *Leader) Health() string {
 	args := []string{"etcdctl", "--endpoints", strings.Join(l.Etcd.Endpoints, ",")}
 	for _, flag := range [][2]string{

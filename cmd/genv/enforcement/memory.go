@@ -44,14 +44,14 @@ func (l *loop) saveNow(store controller.Store) {
 	l.saved(err)
 }
 
-// saved logs when the memory can't be saved, again for another reason, and when it is saved again.
+// saved logs when saving the memory fails, fails for another reason, or works again.
 func (l *loop) saved(err error) {
 	if errors.Is(err, etcd.ErrConflict) {
 		return // the election says why
 	}
 	now := l.program.Now()
 	l.part.wrote(err, now)
-	kind := "" // the same for errors that mean the same
+	kind := "" // equal for errors with the same meaning
 	var notShared *statedir.NotSharedError
 	if isShared := errors.As(err, &notShared); isShared && !errors.Is(err, statedir.ErrTooLarge) && !etcd.Refused(err) {
 		kind = "no answer"
@@ -88,7 +88,7 @@ func nextStep(err error) string {
 	return "; next: `etcdctl endpoint health`"
 }
 
-// defaultStateDir is systemd's StateDirectory=, or this folder in the user's XDG_STATE_HOME; empty for neither.
+// defaultStateDir is systemd's StateDirectory=, or a folder in XDG_STATE_HOME; empty for neither.
 func defaultStateDir(getenv func(string) string, name string) string {
 	if dir, _, _ := strings.Cut(getenv("STATE_DIRECTORY"), ":"); dir != "" {
 		return dir
@@ -104,12 +104,12 @@ func defaultStateDir(getenv func(string) string, name string) string {
 }
 
 const (
-	controllerName  = "controller"               // of a fleet, and not of a single machine
-	serviceStateDir = "/var/lib/genv-controller" // of the controller that systemd runs
+	controllerName  = "controller"               // of a fleet's controller
+	serviceStateDir = "/var/lib/genv-controller" // of systemd's controller
 )
 
-// ControllerDirs are the folders in which a controller may have kept its state: the named one, or else the service's and
-// one's own, as far as they exist.
+// ControllerDirs are the folders in which a controller may have kept its state: the named one, or those of the service
+// and this user that exist.
 func ControllerDirs(getenv func(string) string, named string) (dirs []string) {
 	if named != "" {
 		return []string{named}
@@ -122,22 +122,22 @@ func ControllerDirs(getenv func(string) string, named string) (dirs []string) {
 	return slices.Compact(dirs)
 }
 
-// openFolder opens the folder in which runs keep their memory; nil for none. It fails only if it was asked for.
+// openFolder opens the folder for the memory; nil for none. It fails only if --state-dir names it.
 func openFolder(p *command.Program, options *Options, name string, log zerolog.Logger) (*statedir.Folder, error) {
 	path := cmp.Or(options.StateDir, defaultStateDir(p.Getenv, name))
 	if path == "" || options.LookOnly {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	open := statedir.Open
-	if options.DryRun { // it must not keep a controller that acts from its folder
+	if options.DryRun { // it must not lock out a controller that acts
 		open = statedir.OpenToRead
 	}
 	store, err := open(path)
-	if err == nil || errors.Is(err, statedir.ErrInUse) && !options.loops() { // it reads what the loop writes
+	if err == nil || errors.Is(err, statedir.ErrInUse) && !options.loops() { // a single cycle reads what the loop writes
 		return store, nil
 	}
 	if store != nil {
-		_ = store.Close() // it was only read
+		_ = store.Close() // nothing was written
 	}
 	switch {
 	case options.DryRun && errors.Is(err, fs.ErrNotExist):

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	mailWithin   = 2 * time.Second  // for which a leader that ends tries to send mails, before the next one leads
-	hooksTimeout = 10 * time.Second // for which the end of a run waits for hooks to finish
+	mailWithin   = 2 * time.Second  // an ending leader may still send mail, before the next one leads
+	hooksTimeout = 10 * time.Second // the end of a run waits for hooks
 )
 
-// mailer is the mail of a run, and of its terms in which it leads. It belongs to the loop.
+// mailer sends mail for a run, in the terms in which it leads. It belongs to the loop.
 type mailer struct {
 	log    zerolog.Logger
 	record func(audit.Record) // nil for none
@@ -29,7 +29,7 @@ type mailer struct {
 	former sync.WaitGroup
 }
 
-// configure has mail sent as a policy says, also what waits, if mayBegin allows each; nil for no mail.
+// configure sends mail by a policy, waiting mail included, if mayBegin allows it; nil for no mail.
 func (m *mailer) configure(options *Options, mayBegin func() error) companions.Mail {
 	settings := options.Policy.Mail
 	switch {
@@ -64,7 +64,7 @@ func (m *mailer) show(n *notify.UserMessage, settings *policy.Mail) error {
 	return nil
 }
 
-// end sends what waits in the background, for as long as a time lets it.
+// end sends waiting mail in the background within a time.
 func (m *mailer) end(within time.Duration) {
 	if former := m.sender; former != nil {
 		m.sender = nil
@@ -118,7 +118,7 @@ func (l *loop) hookDone(r hooks.Post) {
 	l.recordLater(record)
 }
 
-// recordLater records what became of a notice after its cycle. What can't be written waits in the log.
+// recordLater records the result of a notice after its cycle. The log keeps what can't be written.
 func (l *loop) recordLater(r audit.Record) {
 	if err := l.record.Append(r); err != nil {
 		l.log.Warn().Err(err).Msg("what became of a notice is not recorded yet")

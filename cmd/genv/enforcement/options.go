@@ -27,54 +27,55 @@ import (
 	hostservice "github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// Options are all that a run needs to know. They are read once, and again for a reload.
+// Options configure a run. They are read at its start and at each reload.
 type Options struct {
 	Policy        *policy.File
-	Unix          *nss.GroupMembers // says who is in the Unix groups of the policy; nil for none
+	Unix          *nss.GroupMembers // knows members of the policy's Unix groups; nil for none
 	Interval      time.Duration     // between the starts of two cycles; 0 for a single one
-	Events        bool              // act between two cycles when something happened
-	Cycles        int               // 0 for no end
+	Events        bool              // also act between two cycles
+	Cycles        int               // 0 for unlimited
 	Format        string            // tui or json
 	DryRun        bool
-	ExitCode      bool // a dry run says with its exit code whether there is something to do
+	ExitCode      bool // the exit code of a dry run says whether there is something to do
 	ByUser        bool // a dry run of one cycle prints a row for each user
 	ActUnrecorded bool
 	AuditLog      string        // path; empty for none
-	AuditSize     int64         // in bytes, at which the log is rotated
+	AuditSize     int64         // bytes at which the log is rotated
 	AuditKeep     int           // rotated files
-	StateDir      string        // in which the memory is kept; empty for the default
-	TakeOver      bool          // act on hosts on which another controller acts
+	StateDir      string        // for the memory; empty for the default
+	TakeOver      bool          // act on hosts of another controller
 	Timestamps    string        // whether stdout is dated: auto, always or never
 	Summary       time.Duration // the period of a summary on stderr; 0 for none
-	Leader        Leader        // with a Key: the election in which the run takes part, and acts only while it leads
+	Leader        Leader        // with a Key, the run acts only while it leads
 	Listen        listeners.Endpoints
-	LookOnly      bool // a DryRun without rules: nothing is kept, and only hosts that are lost or back are printed
+	LookOnly      bool // a DryRun without rules: keeps nothing, and prints only hosts that are lost or back
 
 	Hosts         []remote.Host
-	Fanout        int               // hosts that are asked at a time
-	LocalName     snapshot.Hostname // of this machine in the policy, if it is the only host, without a name in Hosts
-	StopAtFailure bool              // end a cycle at the first host that fails
+	Fanout        int               // hosts asked at a time
+	LocalName     snapshot.Hostname // of this machine in the policy, if it is the only, unnamed host
+	StopAtFailure bool              // end a cycle at the first failure
 	Quiet         bool              // don't print which hosts failed
-	CycleLimit    time.Duration     // after which a cycle that waits for no orders counts as stuck
+	CycleLimit    time.Duration     // a longer cycle is stuck, unless it waits for orders
 
-	// A reload changes nothing of what follows.
+	// A reload keeps the fields below.
 
 	Link     controller.Link
 	Progress *render.Progress
-	// Feed, if set, has the live state, and it is served where Listen says.
+	// Feed, if set, has the live state, which is served at Listen.
 	Feed *live.Feed
-	// OpenUsage, if set, keeps usage in the folder of a loop's memory, and reads it for viewers by the policy's groups.
+	// OpenUsage, if set, keeps usage in the folder of a loop's memory, and reads it for viewers, by the policy's
+	// groups.
 	OpenUsage            func(dir string) (*usage.Recorder, func(groups func() map[string][]string) *usage.Reader)
-	UsageURL, UsageFleet string // of the PostgreSQL server for usage and for the GPU hours of caps; else no such URL
-	// Announce, if set, tells the hosts who enforces them, and asks for a lease: nil in a standby.
+	UsageURL, UsageFleet string // PostgreSQL server for usage and GPU hours of caps; or empty
+	// Announce, if set, tells the hosts who enforces them, and asks for a lease; nil in a standby.
 	Announce func(id string, lease *fence.LeaseRequest)
-	// Allow, if set, has the hosts told by name what the policy allows there; nil for nothing.
+	// Allow, if set, tells each host what the policy allows there; nil for nothing.
 	Allow func(map[snapshot.Hostname]*hostservice.Allowance)
-	// GiveBack, if set, gives the leases of the hosts back: the controller has ended.
+	// GiveBack, if set, returns the leases of the hosts at the end.
 	GiveBack func(context.Context)
 }
 
-// LoopFlags is what the flags of `enforce` say, on this machine and on a fleet.
+// LoopFlags are the flags of `enforce`, on this machine and on a fleet.
 type LoopFlags struct {
 	policy     policycheck.RuleFlags
 	unix       *nss.GroupMembers
@@ -83,7 +84,7 @@ type LoopFlags struct {
 	events, by string
 }
 
-// Flags are the flags.
+// Flags returns the flags.
 func (o *LoopFlags) Flags() []cli.Flag {
 	o.auditSize, o.events = "64m", "on"
 	o.options.Interval, o.options.AuditKeep = 10*time.Second, audit.DefaultKeep
@@ -118,7 +119,7 @@ func (o *LoopFlags) Flags() []cli.Flag {
 	)
 }
 
-// TakeOverFlag is the one of a fleet.
+// TakeOverFlag is for fleets only.
 func (o *LoopFlags) TakeOverFlag() cli.Flag {
 	return command.Bool(&o.options.TakeOver, "take-over", "act on hosts on which a controller with another "+
 		"--state-dir acted until now, and have them refuse that one")
@@ -132,7 +133,7 @@ func (o *LoopFlags) Read(c *cli.Context) (Options, error) {
 	if options.Policy, err = o.policy.Read(c); err != nil {
 		return options, err
 	}
-	if o.unix == nil { // a reload keeps what is known
+	if o.unix == nil { // a reload keeps the known members
 		o.unix = nss.NewGroups(time.Now)
 		if !options.loops() {
 			o.unix.Wait = unixWait
@@ -160,7 +161,7 @@ func (o *LoopFlags) Read(c *cli.Context) (Options, error) {
 	return options, nil
 }
 
-// UseHostGroups has the caps of a policy know the groups of an inventory: of the named files, or of the default one.
+// UseHostGroups gives the caps of a policy the groups of an inventory: of the named files, or of the default one.
 func UseHostGroups(file *policy.File, named inventory.Selection, getenv func(string) string) error {
 	named.DefaultFiles, named.OpenDefault = command.ConfigPaths(getenv, command.HostsFile), command.OpenConfig
 	err := file.UseHostGroups(func() (groups map[string][]string, err error) {
@@ -174,11 +175,11 @@ func UseHostGroups(file *policy.File, named inventory.Selection, getenv func(str
 }
 
 const (
-	unixWait     = 5 * time.Second // for which a single cycle waits for the directory of accounts
-	roomOfRecord = 8 << 20         // bytes of its disk that stay allocated for the record: 10,000 records or so
+	unixWait     = 5 * time.Second // a single cycle waits for the directory of accounts
+	roomOfRecord = 8 << 20         // bytes that stay allocated for the record: about 10,000 entries
 )
 
-// openAuditLog opens the log, nil for none. One that can't be written is an error before anything is done.
+// openAuditLog opens the log; nil for none. A log that can't be written is an error before anything is done.
 func (o *Options) openAuditLog(readers int) (*audit.Log, error) {
 	if o.AuditLog == "" || o.AuditLog == "off" {
 		return nil, nil //nolint:nilnil // no log is asked for
@@ -196,7 +197,8 @@ func (o *Options) openAuditLog(readers int) (*audit.Log, error) {
 	return log, nil
 }
 
-// TimestampsFlag is where lines on stdout begin with the time: by default on a terminal; elsewhere they are 1.4.3's.
+// TimestampsFlag sets when lines on stdout begin with the time. By default only a terminal gets it; other lines are
+// 1.4.3's.
 func TimestampsFlag(to *string) cli.Flag {
 	*to = "auto"
 	return command.String(to, "timestamps", "`WHEN` to print the time in front of lines on stdout: auto (on a "+
@@ -213,7 +215,7 @@ func (o *Options) policy() enforce.Policy {
 	return o.Policy
 }
 
-// link reaches the hosts. A single cycle asks the directory for all people together, whom its snapshots show.
+// link reaches the hosts. A single cycle asks the directory once for all people in its snapshots.
 func (o *Options) link() controller.Link {
 	if o.Unix == nil || o.loops() {
 		return o.Link
@@ -241,7 +243,7 @@ func (l peopleLink) Snapshot(ctx context.Context, host remote.Host) (*snapshot.S
 	return s, nil
 }
 
-// localPolicy is a policy for this machine, which has a name in the policy, and none in findings.
+// localPolicy gives this machine, which has no name in findings, its name in the policy.
 type localPolicy struct {
 	enforce.Policy
 	name snapshot.Hostname
@@ -274,15 +276,15 @@ func (p localPolicy) Caps(at time.Time) []*enforce.Cap {
 	return list
 }
 
-// configure has the controller do what options says, as what this run is now.
+// configure sets up the controller for options and the current role.
 func (l *loop) configure(options Options) {
-	if former := l.hooks; former != nil { // they finish what they were sent
+	if former := l.hooks; former != nil { // they finish what they have
 		l.former.Go(func() { former.Close(hooksTimeout) })
 	}
 	l.hooks = hooks.NewQueue(options.Policy.Hooks, l.hookDone)
 	l.options = options
 	if options.Allow != nil {
-		options.Allow(nil) // until the first cycle has ended
+		options.Allow(nil) // until the end of the first cycle
 	}
 	l.part.configure(&options)
 	l.groups.Store(&options.Policy.Groups)
@@ -293,7 +295,7 @@ func (l *loop) configure(options Options) {
 			StopAtFailure: options.StopAtFailure, Progress: options.Progress.Update,
 		},
 		Policy: options.policy(), Now: l.program.Now,
-		Sinks: []controller.Sink{ // of a standby, too: orders of its last term may go on
+		Sinks: []controller.Sink{ // of a standby, too: orders of its last term may continue
 			hooks.Sink{Queue: l.hooks, Now: l.program.Now, Leads: func() bool { return l.mayAct() == nil }}, &l.screen,
 		},
 	}
@@ -314,7 +316,7 @@ func (l *loop) configure(options Options) {
 	l.controller.Configure(parts)
 }
 
-// enable adds what a controller that enforces has, and one that only looks doesn't.
+// enable adds what only a controller that enforces has.
 func (l *loop) enable(c *controller.Options, options *Options) {
 	c.DryRun, c.ActUnrecorded = options.DryRun, options.ActUnrecorded
 	c.Store, c.OnSave = l.store, l.saved

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Remark is a line about an outcome, or "" if it is what was asked for.
+// Remark describes an outcome; empty if it is as ordered.
 func Remark(o order.Outcome) string {
 	switch o.Status {
 	case order.StatusTerminated, order.StatusDetached, order.StatusGone, order.StatusNotAttached, order.StatusSignalled:
@@ -35,7 +35,7 @@ func Remark(o order.Outcome) string {
 	return fmt.Sprintf("%s: %s: %s", what, o.Status, o.Reason)
 }
 
-// remarkOfRecord says that the record could not be written, when that begins or its reason changes.
+// remarkOfRecord reports a new or changed reason why the record can't be written.
 func remarkOfRecord(round *controller.Round) string {
 	switch {
 	case !round.RecordChanged || round.Unrecorded == nil:
@@ -48,7 +48,7 @@ func remarkOfRecord(round *controller.Round) string {
 		round.Unrecorded)
 }
 
-// failuresOfCycle lists the hosts without an answer, with a failed or unknown order, and where nothing can be done.
+// failuresOfCycle lists hosts without an answer, with a failed or unknown order, or where nothing can be ended.
 func failuresOfCycle(round *controller.Round) []remote.Failure {
 	failures := render.FailuresIn(round.Cluster)
 	for _, a := range round.Results {
@@ -66,17 +66,17 @@ func failuresOfCycle(round *controller.Round) []remote.Failure {
 	return failures
 }
 
-// unableHosts names the hosts where nothing can be done; empty for none. This machine has no name.
+// unableHosts names the hosts where nothing can be ended; empty for none.
 func unableHosts(round *controller.Round) string {
 	names := texts(slices.Sorted(maps.Keys(round.Unable())))
 	if len(names) == 0 {
 		return ""
 	}
-	names[0] = cmp.Or(names[0], "this machine") // alone
+	names[0] = cmp.Or(names[0], "this machine") // it has no name
 	return "nothing can be ended on " + render.Hosts(names)
 }
 
-// holds says what a safety limit holds back, when that begins and now and then after it.
+// holds prints what a safety limit holds back, at first and then as often as repeats allows.
 func (w *cycleWriter) holds(e *enforce.Event, now time.Time) {
 	if again, ok := w.held.admit(e.Held.Whom(), now); ok {
 		w.remark(e.Text + ". If it is intended, raise `limits:` in the policy." + again)
@@ -103,7 +103,7 @@ func (w *cycleWriter) released(round *controller.Round, now time.Time) {
 	}
 }
 
-// exit has the exit code of a cycle; nil for 0. What the end of the loop cancelled is no failure.
+// exit returns the exit code of a cycle; nil for 0. What the end of the loop cancelled is no failure.
 func (l *loop) exit(round *controller.Round, ends bool) error {
 	failures := failuresOfCycle(round)
 	if ends {
@@ -127,7 +127,7 @@ func (l *loop) exit(round *controller.Round, ends bool) error {
 	return nil
 }
 
-// repeats lets through what is new, and what has been repeated for an hour, then for two more, four, ….
+// repeats lets through what is new, what has been repeated for an hour, then for two more, four, ….
 type repeats[K comparable] map[K]*repeat
 
 type repeat struct {
@@ -139,15 +139,15 @@ type repeat struct {
 const (
 	repeatAfter = time.Hour
 	repeatMost  = 24 * time.Hour
-	maxRepeats  = 1 << 16 // that are remembered; beyond that, all count as new
+	maxRepeats  = 1 << 16 // if there are more, all are forgotten
 )
 
-// tidy forgets what was not repeated for as long as it would not be printed.
+// tidy forgets what has not been repeated for an hour.
 func (r repeats[K]) tidy(now time.Time) {
 	maps.DeleteFunc(r, func(_ K, e *repeat) bool { return now.Sub(e.last) > repeatAfter })
 }
 
-// admit says whether something is to be printed, and what to add to it.
+// admit reports whether to print something, and what to append.
 func (r *repeats[K]) admit(what K, now time.Time) (remark string, ok bool) {
 	e := (*r)[what]
 	if e == nil {
@@ -166,17 +166,17 @@ func (r *repeats[K]) admit(what K, now time.Time) (remark string, ok bool) {
 	return fmt.Sprintf(" (%d times within %s)", e.times, text.ShortDuration(now.Sub(e.first))), true
 }
 
-// summary counts what happens, and says it once in a period. A nil summary does nothing.
+// summary counts events, and prints a line per period. A nil summary does nothing.
 type summary struct {
 	period time.Duration
 	since  time.Time
 
-	slowest snapshot.Hostname // the host that took longest to answer in this period; empty if none answered
+	slowest snapshot.Hostname // of this period; empty if none answered
 	took    time.Duration
 
 	cycles, begun, ended int
 	outcomes             map[order.OutcomeStatus]int
-	lost, back           int // of the HostLog, when the period began
+	lost, back           int // of the HostLog at the start of the period
 }
 
 func (s *summary) count(e *enforce.Event) {
@@ -197,7 +197,7 @@ func (s *summary) count(e *enforce.Event) {
 	}
 }
 
-// round counts a round, and ends the period when it is time.
+// round counts a round, and ends the period in time.
 func (s *summary) round(round *controller.Round, hosts *render.HostLog, write func(string)) {
 	if s == nil || round.Stopped {
 		return

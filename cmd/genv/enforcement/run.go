@@ -1,5 +1,5 @@
-// Package enforcement runs the loop of `genv enforce` and `genv remote enforce`: their flags, the policy and its hooks,
-// the audit log, what each cycle prints, and reloads. It doesn't know how hosts are reached.
+// Package enforcement runs the loop of `genv enforce` and `genv remote enforce`: flags, the policy and its hooks, the
+// audit log, output, and reloads. It doesn't know how hosts are reached.
 package enforcement
 
 import (
@@ -37,8 +37,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Run enforces until the number of cycles is reached or ctx ends, and prints each cycle. At SIGHUP it continues with
-// what reload returns; an error of that changes nothing. Run's error has the exit code of the last whole cycle.
+// Run enforces until the number of cycles is reached or ctx ends, and prints each cycle. SIGHUP calls reload; its error
+// changes nothing. Run's error has the exit code of the last whole cycle.
 func Run(ctx context.Context, p *command.Program, log zerolog.Logger, options Options,
 	reload func() (Options, error),
 ) error {
@@ -55,39 +55,39 @@ type loop struct {
 	reload  func() (Options, error)
 	record  *audit.Log       // nil for none
 	folder  *statedir.Folder // of the run's state; nil for none
-	store   controller.Store // of the memory, in this role; nil for none
-	unsaved string           // the kind of the error why the memory is not saved; empty for none
+	store   controller.Store // in this role; nil for none
+	unsaved string           // kind of the error of saving the memory; empty for none
 	usage   *usage.Recorder  // nil for none
 	service *service
 	screen  cycleWriter
 	groups  atomic.Pointer[map[string][]string] // of the policy
-	queue   *controller.Queue                   // what operators ask for
+	queue   *controller.Queue                   // requests of operators
 
 	counters       *metrics.Counters // nil without a Feed
 	self           runIdentity
-	lease          *fence.LeaseRequest // that hosts are asked for; nil for none
-	saidUnfenced   bool                // which hosts can't refuse a controller that was replaced
+	lease          *fence.LeaseRequest // requested from hosts; nil for none
+	saidUnfenced   bool                // see sayUnfenced
 	saidLater      bool
-	laterSince     time.Time // since when most hosts refuse this leader for a later epoch; zero if they don't
+	laterSince     time.Time // when most hosts began to refuse this leader for a later epoch; zero if they don't
 	unsavedSince   time.Time
-	unrecorded     int            // cycles that could not be recorded, one after the other
-	unable         atomic.Bool    // to record, so that it doesn't lead
+	unrecorded     int            // consecutive cycles
+	unable         atomic.Bool    // to record, so it doesn't lead
 	part           *participation // in an election; nil for none
-	saidOfElection string         // by the log, last
-	// term is that in which it leads, and says if it may begin something; nil without an election and in a standby.
-	term context.Context //nolint:containedctx // it is the life of the term
-	// readUsage reads the usage for viewers, with the groups as they are then.
+	saidOfElection string         // the last line in the log
+	// term is the leader's, and decides whether something may begin; nil without an election and in a standby.
+	term context.Context //nolint:containedctx // the lifetime of the term
+	// readUsage reads the usage for viewers, with the groups at that time.
 	readUsage func(groups func() map[string][]string) *usage.Reader
 
-	begun      bool // it has a memory: that of the run before, or of the leader before
+	begun      bool // the memory of the former run or leader is loaded
 	controller controller.Controller
 	options    Options
 	hooks      *hooks.Queue
 	guard      companions.Guards
 	messages   companions.Messages
 	mail       mailer
-	former     sync.WaitGroup // the hooks of earlier policies, which finish what they were sent
-	last       error          // with the exit code of the last cycle
+	former     sync.WaitGroup // hooks of earlier policies that are still running
+	last       error          // exit code of the last cycle
 }
 
 func (l *loop) run(ctx context.Context, options Options) error {
@@ -150,14 +150,14 @@ func (l *loop) run(ctx context.Context, options Options) error {
 	return l.last
 }
 
-// openUsage opens the usage database next to the memory of a loop, which no other one writes.
+// openUsage opens the usage database next to a loop's memory, where no other run writes.
 func (l *loop) openUsage(options *Options) {
 	if options.OpenUsage != nil && !options.DryRun && l.folder != nil && l.folder.Holds() && options.loops() {
 		l.usage, l.readUsage = options.OpenUsage(l.folder.Path())
 	}
 }
 
-// identify finds out who this run is, and which lease it asks hosts for: the leader's, or that of its state folder.
+// identify sets the run's identity, and its lease unless it takes part in an election.
 func (l *loop) identify(ctx context.Context, options *Options) (err error) {
 	if l.self, err = identityOf(ctx, l.folder, options.loops()); err != nil {
 		return err
@@ -196,9 +196,9 @@ func (l *loop) shown(options *Options) listeners.Content {
 	return shown
 }
 
-const maxEnded = 4096 // entries of the record that are kept for the pages of people
+const maxEnded = 4096 // entries of the record for the pages of people
 
-// endedBefore reads once, of the 14 days before a time, at most maxEnded entries of the record, and if that is all.
+// endedBefore reads once the last maxEnded entries of the record in the 14 days before start; complete if that is all.
 func endedBefore(path string, start time.Time) func() (list []audit.HistoryEntry, complete bool) {
 	return sync.OnceValues(func() ([]audit.HistoryEntry, bool) {
 		list, damage, err := audit.History(path, audit.Filter{Since: start.Add(-14 * 24 * time.Hour), Until: start})
@@ -214,7 +214,7 @@ func (l *loop) do(ctx context.Context, who operator.Author, a operator.Action) (
 	return l.queue.Do(ctx, who, a)
 }
 
-// sayWhere prints where the live state is, unless that is only the default socket of a controller that enforces.
+// sayWhere prints the addresses of the live state, unless it is only the default socket of a controller that enforces.
 func (l *loop) sayWhere(addresses []string, options *Options) {
 	if len(addresses) == 0 || options.Quiet || !options.LookOnly && !options.Listen.Asked() {
 		return
@@ -224,7 +224,7 @@ func (l *loop) sayWhere(addresses []string, options *Options) {
 		strings.Join(addresses, ", ")))
 }
 
-// enforce runs the loop: with an election that of a standby, and that of a leader in each term.
+// enforce runs the loop; in an election, one for each role.
 func (l *loop) enforce(ctx context.Context) error {
 	if l.part == nil {
 		if l.folder != nil {
@@ -232,8 +232,8 @@ func (l *loop) enforce(ctx context.Context) error {
 		}
 		return l.cycles(ctx, l.load(ctx), 0)
 	}
-	takeOver := l.options.TakeOver                        // which a reload doesn't change
-	ends := func(role context.Context, err error) error { // while it still leads, if it does
+	takeOver := l.options.TakeOver                        // a reload doesn't change it
+	ends := func(role context.Context, err error) error { // a leader still leads here
 		if role.Err() == nil || ctx.Err() != nil {
 			l.resign()
 		}
@@ -247,7 +247,7 @@ func (l *loop) enforce(ctx context.Context) error {
 	return cmp.Or(err, l.controller.Finish(ctx, func(round controller.Round) error { return l.show(ctx, &round) }))
 }
 
-// cycles runs the loop with a memory, as what this run is now.
+// cycles runs the loop with a memory in the current role.
 func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, drain time.Duration) error {
 	l.guard, l.messages = companions.Guards{}, companions.Messages{}
 	l.configure(l.options)
@@ -264,9 +264,9 @@ func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, drain 
 	})
 }
 
-// reloaded reads the hosts and the policy again, after a SIGHUP.
+// reloaded reads the hosts and the policy again, after SIGHUP.
 func (l *loop) reloaded() {
-	if l.service.onTerminal && !stderrIsTerminal() { // the kernel sends SIGHUP then, too, which ends a program
+	if l.service.onTerminal && !stderrIsTerminal() { // the terminal was closed, which ends a program
 		l.service.cancel()
 		return
 	}
@@ -288,7 +288,7 @@ func (l *loop) reloaded() {
 
 var errStopped = errors.New("the cycle was stopped")
 
-// show prints a cycle. An error ends the run.
+// show prints a cycle. Its error ends the run.
 func (l *loop) show(ctx context.Context, round *controller.Round) error {
 	l.options.Progress.End()
 	l.service.status(round)
@@ -301,9 +301,9 @@ func (l *loop) show(ctx context.Context, round *controller.Round) error {
 		l.part.registrar.Set(func(r *election.Registration) { cycled(r, round, now) })
 	}
 	if (ctx.Err() != nil || remote.MayBegin(ctx) != nil) && len(round.Results) == 0 {
-		return nil // interrupted before anything was done: it says nothing about the hosts
+		return nil // interrupted before anything was done
 	}
-	// a stopped cycle is not a better one
+	// a stopped cycle doesn't improve the exit code
 	if exit := l.exit(round, ctx.Err() != nil && l.options.loops()); exit != nil || !round.Stopped {
 		l.last = exit
 	}
@@ -318,7 +318,7 @@ func (l *loop) show(ctx context.Context, round *controller.Round) error {
 	return l.replaced(round)
 }
 
-// sayFullDisks names the disks of the record and the memory that are full, now and then.
+// sayFullDisks names full disks of the record and the memory.
 func (l *loop) sayFullDisks() {
 	look := func(what, path string) {
 		if c := doctor.CheckSpace(what, path); c.Cause == "disk-full" {
@@ -333,19 +333,19 @@ func (l *loop) sayFullDisks() {
 	}
 }
 
-// close ends what the run has opened. A run that has begun also saves its memory.
+// close closes what the run has opened, and saves the memory.
 func (l *loop) close() {
 	var hooks sync.WaitGroup
 	if l.hooks != nil {
 		hooks.Go(func() { l.hooks.Close(hooksTimeout) })
 	}
 	if l.usage != nil {
-		l.usage.Close() // while no other run may use its folder
+		l.usage.Close() // before another run may use its folder
 	}
 	if l.begun {
 		l.mail.close(hooksTimeout)
-		l.unsaved = ""                               // it was about another store
-		if !l.controller.DryRun && l.folder != nil { // nor is it a standby: what another controller keeps is newer
+		l.unsaved = ""                               // it is about another store
+		if !l.controller.DryRun && l.folder != nil { // nor a standby: the leader's memory is newer
 			l.saveNow(l.folder)
 		}
 	}

@@ -24,36 +24,37 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// service makes the loop one that runs for weeks: it receives SIGHUP, and notifies systemd of its state (sd_notify(3)).
+// service lets the loop run for weeks: it receives SIGHUP, and notifies systemd (sd_notify(3)).
 type service struct {
 	log        zerolog.Logger
 	hangup     chan os.Signal
 	cancel     context.CancelFunc
-	onTerminal bool // when it was started
-	oldPercent int  // of the garbage collector
-	percent    int  // that was set; 0 for none
+	onTerminal bool // at the start
+	oldPercent int  // of the garbage collector, at the start
+	percent    int  // now; 0 if GOGC sets it
 	collecting sync.Mutex
 	work       sync.WaitGroup
 
 	begun    time.Time
-	limit    atomic.Int64 // in nanoseconds, after which a cycle counts as stuck
+	limit    atomic.Int64 // nanoseconds after which a cycle is stuck
 	deadline atomic.Int64 // of the current step, in nanoseconds since begun
 
-	refused, round string // what systemd shows: why the last reload was refused, if it was, and the last cycle
+	refused, round string // for systemd: why the last reload was refused, and the last cycle
 }
 
 const (
-	stepSlack    = time.Minute // by which the loop may be late for its next step
-	notifyWithin = time.Second // for the receiver of a notification: while it is stopped, the kernel queues only a few
+	stepSlack    = time.Minute // how late the loop may be for its next step
+	notifyWithin = time.Second // while the receiver is stopped, the kernel queues only a few notifications
 
-	// The garbage collector runs at a quarter of the usual growth: a fleet's connections are many and don't change. With
-	// few hosts it would run in every cycle, so leastGarbage bytes may collect first. GOGC overrides it.
+	// The garbage collector runs at a quarter of the usual growth, because a fleet has many connections that don't
+	// change. With few hosts it would run in every cycle, so it first lets leastGarbage bytes collect. GOGC overrides
+	// it.
 	gcPercent    = 24
 	leastGarbage = 4 << 20
 )
 
-// collect paces the garbage collector. After a cycle, it also runs it in the background if half of the garbage is there
-// for which it would run by itself. That would be within the next cycle, when what that one needs is in memory, too.
+// collect paces the garbage collector. It also runs it in the background after a cycle if half of the allowed garbage
+// exists. Otherwise the collection would fall into the next cycle, and add to that cycle's memory.
 func (s *service) collect() {
 	if s.percent == 0 {
 		return
@@ -61,9 +62,9 @@ func (s *service) collect() {
 	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(heap)
 	live, all := heap[0].Value.Uint64(), heap[1].Value.Uint64()
-	known := max(leastGarbage, live) // it is 0 before the first collection
+	known := max(leastGarbage, live) // 0 before the first collection
 	percent := max(gcPercent, int(100*leastGarbage/known)/gcPercent*gcPercent)
-	if percent != s.percent { // to set it stops the program for a moment
+	if percent != s.percent { // setting it stops the world
 		debug.SetGCPercent(percent)
 		s.percent = percent
 	}
@@ -75,7 +76,7 @@ func (s *service) collect() {
 	}
 }
 
-// startService starts a service, which receives SIGHUP if it is a loop. The context ends with ctx, or with the service.
+// startService starts a service; a loop receives SIGHUP. The context ends with ctx or the service.
 func startService(ctx context.Context, log zerolog.Logger, isLoop bool) (context.Context, *service) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &service{
@@ -93,17 +94,17 @@ func startService(ctx context.Context, log zerolog.Logger, isLoop bool) (context
 	s.notify(daemon.SdNotifyReady)
 	s.work.Go(func() {
 		<-ctx.Done()
-		s.notify(daemon.SdNotifyStopping) // before the program ends, which waits for it
+		s.notify(daemon.SdNotifyStopping) // close waits for it
 	})
 	s.deadline.Store(int64(stepSlack)) // until the first step
 	s.work.Go(func() { PingWatchdog(ctx, log, s.works) })
 	return ctx, s
 }
 
-// CoarseTimers lets timers of this process be late by a millisecond. Otherwise Go's runtime wakes up every 50 µs or so
-// while anything runs: a tenth of what a snapshot or a cycle takes.
+// CoarseTimers lets timers be late by a millisecond. Otherwise Go's runtime wakes up about every 50 µs while anything
+// runs, a tenth of the cost of a snapshot or a cycle.
 func CoarseTimers() {
-	threads, _ := os.ReadDir("/proc/self/task") // this only saves time
+	threads, _ := os.ReadDir("/proc/self/task") // an error only costs time
 	for _, thread := range threads {
 		_ = os.WriteFile(filepath.Join("/proc", thread.Name(), "timerslack_ns"), []byte("1000000"), 0)
 	}
@@ -120,7 +121,7 @@ func (s *service) close() {
 
 func (s *service) notify(state string) { NotifySystemd(s.log, state) }
 
-// status is what `systemctl status` shows. What is left of the cycle, to show it, takes less time than a cycle may.
+// status sets what `systemctl status` shows. The rest of the cycle only shows it, and takes less time than a cycle may.
 func (s *service) status(round *controller.Round) {
 	s.within(0)
 	answered, hosts := round.Cluster.CountAnswered(), len(round.Cluster.Hosts)
@@ -135,7 +136,7 @@ func (s *service) status(round *controller.Round) {
 	s.notify("STATUS=" + s.refused + s.round)
 }
 
-// reloaded has the status say since when hosts and policy aren't those in the files, if these were refused.
+// reloaded adds to the status since when refused files don't apply.
 func (s *service) reloaded(err error, now time.Time) {
 	s.refused = ""
 	if err != nil {
@@ -145,7 +146,7 @@ func (s *service) reloaded(err error, now time.Time) {
 	s.notify("STATUS=" + s.refused + s.round)
 }
 
-// step notes by when the loop should reach its next step: see controller.LoopOptions.Step.
+// step sets the deadline of the loop's next step: see controller.LoopOptions.Step.
 func (s *service) step(wait time.Duration) { s.within(cmp.Or(wait, time.Duration(s.limit.Load()))) }
 
 func (s *service) within(allowed time.Duration) {
@@ -155,17 +156,17 @@ func (s *service) within(allowed time.Duration) {
 func (s *service) works() bool { return int64(time.Since(s.begun)) < s.deadline.Load() }
 
 func stderrIsTerminal() bool {
-	return render.IsTerminal(os.Stderr) //nolint:forbidigo // the program's own terminal, not a place to write
+	return render.IsTerminal(os.Stderr) //nolint:forbidigo // only asks about the terminal
 }
 
-// NotifySystemd sends a state to systemd. What fails is only logged.
+// NotifySystemd sends a state to systemd. It only logs errors.
 func NotifySystemd(log zerolog.Logger, state string) {
 	if err := send(state); err != nil {
 		log.Debug().Err(err).Msg("systemd could not be notified")
 	}
 }
 
-// send is daemon.SdNotify within notifyWithin.
+// send is daemon.SdNotify with a deadline.
 func send(state string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
@@ -183,7 +184,7 @@ func send(state string) error {
 	return err
 }
 
-// PingWatchdog keeps systemd's watchdog, if there is one, from restarting this service as long as it works.
+// PingWatchdog prevents a restart by systemd's watchdog, if there is one, while works is true.
 func PingWatchdog(ctx context.Context, log zerolog.Logger, works func() bool) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

@@ -33,7 +33,7 @@ type activateOptions struct {
 	settings           environment.SettingFlags
 	noPrompt, noAttach bool
 	wait               bool
-	within             time.Duration // of wait; 0 for ever
+	within             time.Duration // of wait; 0 for unlimited
 }
 
 func activateCommand(h hostFlags) *cli.Command {
@@ -57,7 +57,7 @@ func (o *activateOptions) run(c *cli.Context) error {
 		return err
 	}
 	activation := shell.Preactivation{"name": settings.Name, "gpu-memory": settings.GPUMemory.String()}
-	if settings.GPUs != nil { // otherwise it is what is saved in the user's .genv on the host, as with `genv activate`
+	if settings.GPUs != nil { // else the user's .genv on the host says it, as with `genv activate`
 		activation["gpus"] = strconv.Itoa(request.Count)
 	}
 	find := (*fleet).findRoom
@@ -85,7 +85,7 @@ func (o *activateOptions) run(c *cli.Context) error {
 	return f.become(c.Context, host, loginShell(activation.Environ()))
 }
 
-// requestOf reads flags about a new environment, and what they ask of its host.
+// requestOf reads flags about a new environment, and makes the request to its host.
 func (o *hostFlags) requestOf(c *cli.Context, flags *environment.SettingFlags) (
 	settings snapshot.EnvConfig, request state.AttachRequest, err error,
 ) {
@@ -110,10 +110,10 @@ func (f *fleet) findRoom(c *cli.Context, request state.AttachRequest) (host remo
 		text.Plural(request.Count, "GPU"))
 }
 
-// roomEvery is how often hosts without a queue are asked.
+// roomEvery is the interval for asking hosts without a queue.
 const roomEvery = 30 * time.Second
 
-// waitForRoom is findRoom at this user's turn on one of the hosts, which then keeps the GPUs for a minute.
+// waitForRoom is findRoom at this user's turn on a host, which then keeps the GPUs for a minute.
 func (o *activateOptions) waitForRoom(f *fleet, c *cli.Context, request state.AttachRequest) (
 	host remote.Host, err error,
 ) {
@@ -128,7 +128,7 @@ func (o *activateOptions) waitForRoom(f *fleet, c *cli.Context, request state.At
 	defer func() { withdraw(); queue.hosts.Wait() }()
 	fmt.Fprintf(o.Err, "Waiting for %s on one of %s. Ctrl-C ends it.\n", text.Plural(request.Count, "free GPU"),
 		text.Plural(len(f.Hosts), "host"))
-	for pause := 5 * time.Second; ; pause = roomEvery { // first the queues, which others use, too
+	for pause := 5 * time.Second; ; pause = roomEvery { // the queues first, because others use them
 		if offered := queue.pause(ctx, f, pause, ""); offered != nil {
 			return offered.Host, nil
 		}
@@ -147,7 +147,7 @@ func (o *activateOptions) waitForRoom(f *fleet, c *cli.Context, request state.At
 	}
 }
 
-// needShells leaves out hosts where the user's login shell doesn't activate itself: a turn there would be lost.
+// needShells leaves out hosts where the user's login shell doesn't activate itself: the user would lose a turn there.
 func (f *fleet) needShells(ctx context.Context) error {
 	results := controller.Ask(ctx, f.asker(), func(ctx context.Context, h remote.Host) (remote.Output, error) {
 		return f.client.Run(ctx, h, remote.Command{Args: []string{"sh", "-c", checkShell}})
@@ -172,7 +172,7 @@ func (f *fleet) needShells(ctx context.Context) error {
 	return nil
 }
 
-// room asks a host which of its devices are in use, or at least which are attached.
+// room asks a host which devices are in use, or at least which are attached.
 func (f *fleet) room(ctx context.Context, h remote.Host) (*snapshot.Snapshot, error) {
 	if s, via, err := f.commands().Visible(ctx, h); err == nil && via == agent.ViaCommands {
 		return s, nil
@@ -181,7 +181,7 @@ func (f *fleet) room(ctx context.Context, h remote.Host) (*snapshot.Snapshot, er
 	return &snapshot.Snapshot{Devices: devices}, err
 }
 
-// roomiest is the host with the most free devices that can meet the request now, as any can without a count.
+// roomiest is the host with the most free devices that can meet the request now; without a count any can.
 func roomiest(results []remote.Result[*snapshot.Snapshot], r state.AttachRequest) (host remote.Host, ok bool) {
 	most := -1
 	for _, result := range results {
@@ -202,7 +202,7 @@ func roomiest(results []remote.Result[*snapshot.Snapshot], r state.AttachRequest
 	return host, most >= 0
 }
 
-// sshTo is the command line of ssh(1) for a shell's line on a terminal of the host.
+// sshTo is the command line of ssh(1) that runs a line on a terminal of the host.
 func sshTo(ssh *sshclient.Options, known []string, host remote.Host, line string) []string {
 	args := []string{"ssh", "-t"}
 	if ssh.ConfigFile != "" {
@@ -227,14 +227,13 @@ func sshTo(ssh *sshclient.Options, known []string, host remote.Host, line string
 	return append(args, "--", host.Name, line)
 }
 
-// loginShell is the line that starts a login shell. sshd accepts only variables that it was configured to, so env(1)
-// sets them there. A shell that won't activate itself says so. It is one line without exclamation marks, for any login
-// shell (see remote.Quote).
+// loginShell starts a login shell. sshd accepts only configured variables, so env(1) sets them. A shell that won't
+// activate itself prints so. The line has no exclamation mark, for any login shell (see remote.Quote).
 func loginShell(environ []string) string {
 	return "exec env " + remote.Command{Args: append(environ, "sh", "-c", openShell)}.ShellLine()
 }
 
-// isSetUp says whether a login shell knows genv; checkShell prints shellIsReady then.
+// isSetUp tests whether a login shell knows genv. If so, checkShell prints shellIsReady.
 const (
 	isSetUp      = `GENV_PREACTIVATE= "$SHELL" -l -i -c "typeset -f genv" </dev/null >/dev/null 2>&1`
 	shellIsReady = "genv-shell-ready"
@@ -247,7 +246,7 @@ const openShell = `k=${SHELL##*/}; none="so this shell has no environment; genv 
 	`exec "$SHELL" -l -i;; ` +
 	`*) echo "genv: $k can not activate environments, as bash and zsh can, $none" >&2; exec "$SHELL" -l;; esac`
 
-// become replaces this program by ssh with a shell's line on a host: terminal, signals and status are the session's.
+// become replaces this program by ssh, so terminal, signals and status are the session's.
 func (f *fleet) become(ctx context.Context, host remote.Host, line string) error {
 	args := sshTo(&f.SSH, f.client.KnownHosts(ctx, host), host, line)
 	f.close()

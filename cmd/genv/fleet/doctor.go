@@ -46,7 +46,7 @@ func doctorCommand(h hostFlags) *cli.Command {
 	}
 }
 
-// readLeader reads the flags about a leader. What another account keeps to itself is not asked.
+// readLeader reads the flags about a leader. It skips the election if only another account may read a file.
 func (o *doctorOptions) readLeader() error {
 	if o.leader.Off() {
 		return nil
@@ -89,7 +89,8 @@ func (o *doctorOptions) run(c *cli.Context) error {
 	return checkup.Exit(document.Status)
 }
 
-// wantedGuards says which guard a policy wants on each host; nil without one, or, with a warning, if it can't be read.
+// wantedGuards is the guard that a policy wants on each host; nil without a policy, or if it can't be read, with a
+// warning.
 func (o *doctorOptions) wantedGuards() func(remote.Host) snapshot.GuardMode {
 	if o.policy == "" || o.policy == command.NoPolicy {
 		return nil
@@ -105,7 +106,7 @@ func (o *doctorOptions) wantedGuards() func(remote.Host) snapshot.GuardMode {
 	}
 }
 
-// examine looks at all hosts. Names of one machine are each examined.
+// examine looks at all hosts. It examines a machine with two names twice.
 func (f *fleet) examine(
 	ctx context.Context, leader *enforcement.Leader, guards func(remote.Host) snapshot.GuardMode,
 ) *remotedoctor.FleetReport {
@@ -126,7 +127,7 @@ func (f *fleet) examine(
 	for i, r := range results {
 		if r.Value != nil {
 			examined[i] = *r.Value
-		} else { // it was stopped before this one
+		} else { // stopped before this host
 			examined[i] = remotedoctor.NotBegun(r.Host, r.Err)
 		}
 	}
@@ -134,7 +135,7 @@ func (f *fleet) examine(
 	if leader.Key != "" {
 		election = remotedoctor.AskEtcd(ctx, leader.Etcd, leader.Key, leader.Health())
 	}
-	self, _ := os.Executable() // empty is unknown
+	self, _ := os.Executable()
 	document := remotedoctor.DocumentOf(examined, election,
 		doctor.GenvProgram{Path: self, Version: f.Version, Protocol: frame.Version}, f.Now())
 	document.Duplicates = append(document.Duplicates, duplicates...)

@@ -28,7 +28,7 @@ type enforceOptions struct {
 	leader enforcement.Leader
 	usage  report.UsageFlags
 	listen listeners.Flags
-	policy atomic.Pointer[policy.File] // that was read last
+	policy atomic.Pointer[policy.File] // the last one that was read
 }
 
 func enforceCommand(h hostFlags) *cli.Command {
@@ -104,22 +104,22 @@ func (o *enforceOptions) run(c *cli.Context) error {
 	return f.enforce(c, options, o.read)
 }
 
-// ageForViewers has the devices measured more often while somebody looks. Each new figure is a snapshot to be read, so
-// this is for at most 1,000 hosts a minute.
+// ageForViewers measures devices more often while somebody looks. Each new value costs a snapshot, so this is for at
+// most 1,000 hosts a minute.
 func ageForViewers(feed *live.Feed, interval time.Duration, hosts int) func() time.Duration {
 	age := max(interval/2, time.Duration(hosts)*time.Minute/1000)
 	if age >= time.Minute {
-		age = 0 // as the hosts do
+		age = 0 // the hosts' own age
 	}
 	return func() time.Duration {
-		if feed.Watched(90 * time.Second) { // viewers that scrape metrics come once a minute
+		if feed.Watched(90 * time.Second) { // metrics are scraped once a minute
 			return age
 		}
 		return 0
 	}
 }
 
-// enforce runs the loop with options, and after a SIGHUP with those that read returns.
+// enforce runs the loop with options, and after SIGHUP with those that read returns.
 func (f *fleet) enforce(
 	c *cli.Context, options enforcement.Options,
 	read func(*cli.Context) (hostConfig, enforcement.Options, error),
@@ -136,8 +136,8 @@ func (f *fleet) enforce(
 	})
 }
 
-// reach sets which hosts a run is about. It asks all at a time: the pool bounds the logins. A cycle counts as stuck
-// after the time that the hosts may need, each its timeout twice, with Fanout at a time.
+// reach sets the hosts of a run. The run asks all at once, because the pool bounds the logins. A cycle is stuck if it
+// takes longer than the hosts may: each twice its timeout, with Fanout at a time.
 func (config *hostConfig) reach(o *enforcement.Options) {
 	o.Hosts, o.Fanout = config.Hosts, len(config.Hosts)
 	o.StopAtFailure, o.Quiet = config.StopAtFailure, config.Quiet
@@ -157,8 +157,8 @@ func (o *hostFlags) readLoopConfig(c *cli.Context, interval time.Duration) (host
 	return config, err
 }
 
-// answerTimeout is how long a host of a loop has for an answer if no flag says it: the interval, but at least 10 s.
-// With more, one slow host would slow down every cycle. Its question continues in the background.
+// answerTimeout is the default timeout for a host's answer in a loop: the interval, but at least 10 s. With more, one
+// slow host would slow down every cycle. Its question continues in the background.
 func answerTimeout(interval, longest time.Duration) time.Duration {
 	if interval == 0 {
 		return longest

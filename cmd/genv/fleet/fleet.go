@@ -1,4 +1,4 @@
-// Package fleet has the commands that run on a controller: `genv remote …` and `genv policy …`.
+// Package fleet has the commands of a controller: `genv remote …` and `genv policy …`.
 package fleet
 
 import (
@@ -25,16 +25,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// fleet is the hosts of a command, and the connections to them.
+// fleet is the hosts of a command and the connections to them.
 type fleet struct {
 	hostConfig
 	command.Program
 	client   *sshclient.Client
-	pool     *agent.Pool // keeps a connection to each host, for commands that ask in a loop
+	pool     *agent.Pool // keeps connections, for commands that ask in a loop
 	progress *render.Progress
 }
 
-// open prepares the connections; none is made yet. close ends those that were.
+// open makes no connection yet. close closes those that were made.
 func (o *hostFlags) open(config hostConfig) (*fleet, error) {
 	if err := sshclient.EnoughDescriptors(len(config.Hosts)); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (f *fleet) close() {
 	f.client.Close()
 }
 
-// commands asks hosts with one genv command at a time.
+// commands runs one genv command per question.
 func (f *fleet) commands() agent.Commands { return agent.Commands{Network: f.client, Log: f.SSH.Log} }
 
 func (f *fleet) asker() *controller.Survey {
@@ -70,7 +70,7 @@ func (f *fleet) asker() *controller.Survey {
 	}
 }
 
-// report prints on stderr which hosts failed, and which names lead to the same machine.
+// report prints on stderr the failed hosts, and names of the same machine.
 func (f *fleet) report(failures []remote.Failure, duplicates []controller.Duplicate) {
 	f.progress.End()
 	render.WriteDuplicates(f.Err, duplicates)
@@ -83,7 +83,7 @@ func (f *fleet) exit(failures []remote.Failure, duplicates []controller.Duplicat
 	return command.FleetExit(failures, len(f.Hosts)-len(duplicates)-len(failures))
 }
 
-// conclude ends a command without a table: with the failures, and with the exit code.
+// conclude ends a command without a table.
 func (f *fleet) conclude(failures []remote.Failure, duplicates []controller.Duplicate) error {
 	f.report(failures, duplicates)
 	return f.exit(failures, duplicates)
@@ -101,7 +101,7 @@ func (o *listFlags) tableFlags(unnamed int, more ...cli.Flag) []cli.Flag {
 	return o.flags(unnamed, append(own, more...)...)
 }
 
-// print prints a document, or a table with a summary. With -q that is as in 1.4.3, without the hosts that failed.
+// print prints a document, or a table with a summary. With -q the summary leaves out failed hosts, as in 1.4.3.
 func (o *listFlags) print(document any, t *render.Table, failed int, summary string, args ...any) error {
 	if o.output.Format == "json" {
 		return render.WriteJSON(o.Out, document)
@@ -116,7 +116,7 @@ func (o *listFlags) print(document any, t *render.Table, failed int, summary str
 	return err
 }
 
-// answers are what the machines of a fleet answered, each once, and the hosts without an answer.
+// answers have each machine that answered once, and the hosts without an answer.
 type answers[T any] struct {
 	of []remote.Result[T]
 	unanswered
@@ -128,7 +128,7 @@ type unanswered struct {
 	Duplicates []controller.Duplicate `json:"duplicates"` // names that are left out
 }
 
-// list asks all hosts a question, and prints the answers with write.
+// list asks all hosts, and prints the answers with write.
 func list[T any](
 	c *cli.Context, o *hostFlags, question func(*fleet, context.Context, remote.Host) (T, error),
 	write func(answers[T]) error,
@@ -142,16 +142,16 @@ func list[T any](
 	results, duplicates := controller.Distinct(asker, controller.Ask(c.Context, asker,
 		func(ctx context.Context, h remote.Host) (T, error) { return question(f, ctx, h) }))
 	failures := render.FailuresOf(results)
-	f.report(failures, duplicates) // first, so that the table is what remains on the screen
+	f.report(failures, duplicates) // before the table, which stays on the screen
 	stopped := f.StopAtFailure && len(failures) > 0
-	if !stopped || c.String("format") == "json" { // which names the failures
+	if !stopped || c.String("format") == "json" { // JSON names the failures
 		answered := slices.DeleteFunc(results, func(r remote.Result[T]) bool { return r.Err != nil })
 		err = write(answers[T]{answered, unanswered{failures, append([]controller.Duplicate{}, duplicates...)}})
 	}
 	return cmp.Or(err, f.exit(failures, duplicates))
 }
 
-// askMost is the answers of all hosts to a question. It is an error if none answers.
+// askMost asks all hosts. It is an error if none answers.
 func askMost[T any](
 	c *cli.Context, f *fleet, question func(context.Context, remote.Host) (T, error),
 ) ([]remote.Result[T], error) {
@@ -163,11 +163,11 @@ func askMost[T any](
 	return slices.DeleteFunc(results, func(r remote.Result[T]) bool { return r.Err != nil }), nil
 }
 
-// Commands are what administrators run on a controller. If another one is named, `genv remote` has no subcommands.
+// Commands are the commands of a controller. If another command is named, `genv remote` gets no subcommands.
 func Commands(with command.Program, named string) []*cli.Command {
 	onHosts := &cli.Command{
 		Name: "remote", Category: command.Configured, Usage: "work on many hosts over SSH",
-		Flags: new(hostFlags).flags(namedHosts), // which are moved behind the command that follows
+		Flags: new(hostFlags).flags(namedHosts), // Arrange moves them behind the next command
 	}
 	if named == "" || named == onHosts.Name {
 		onHosts.Subcommands = OnHosts(with)
@@ -175,7 +175,7 @@ func Commands(with command.Program, named string) []*cli.Command {
 	return []*cli.Command{policyCommand(with), onHosts}
 }
 
-// OnHosts are the commands below `genv remote`; config.yaml sets their flags.
+// OnHosts are the commands below `genv remote`.
 func OnHosts(with command.Program) []*cli.Command {
 	h := hostFlags{Program: with}
 	return append(operators.Commands(with), activateCommand(h), doctorCommand(h), enforceCommand(h), llmCommand(h),
@@ -194,24 +194,24 @@ func historyCommand(p command.Program) *cli.Command {
 	}
 }
 
-// hostConfig is what the flags of `genv remote` say, with the hosts that they name.
+// hostConfig is the result of hostFlags.
 type hostConfig struct {
 	Hosts         []remote.Host
 	SSH           sshclient.Options
 	Fanout        int           // hosts to log in to at a time
-	StopAtFailure bool          // end at the first host that fails
+	StopAtFailure bool          // end at the first failure
 	Quiet         bool          // don't print which hosts failed
-	Patience      time.Duration // for which a cycle waits for the first login to a host; 0 is to its end
+	Patience      time.Duration // a cycle waits so long for the first login to a host; 0 for unlimited
 }
 
-// Which hosts a command takes if none is named.
+// The hosts of a command that names none.
 const (
-	namedHosts = iota // none: it acts on hosts
-	allHosts          // all of the inventory: it only looks
-	ownHosts          // none, and config.yaml has to name them for this command
+	namedHosts = iota // an error: it acts on hosts
+	allHosts          // all of the inventory: it only reads
+	ownHosts          // an error unless config.yaml names them for this command
 )
 
-// hostFlags is genv with the flags of `genv remote` and its commands on hosts.
+// hostFlags are the flags of commands on hosts.
 type hostFlags struct {
 	command.Program
 	unnamed                            int // namedHosts, allHosts or ownHosts
@@ -263,7 +263,7 @@ func (o *hostFlags) readConfig(c *cli.Context) (hostConfig, error) {
 	config := hostConfig{
 		Fanout:        o.fanout,
 		StopAtFailure: o.exitOnError,
-		Quiet:         o.quiet && !o.exitOnError, // as in 1.4.3: it says why it stops
+		Quiet:         o.quiet && !o.exitOnError, // as in 1.4.3: -e prints why it stops
 		SSH: sshclient.Options{
 			ConfigFile:       o.sshConfig,
 			InsecureHostKeys: o.insecureIgnoreHostKeys,
@@ -308,7 +308,7 @@ func (o *hostFlags) readConfig(c *cli.Context) (hostConfig, error) {
 	return config, nil
 }
 
-// withElsewhere adds to an error where people look instead, on a host that a controller has told so.
+// withElsewhere adds to an error, on a host that a controller told so, where people look instead.
 func (o *hostFlags) withElsewhere(ctx context.Context, err error) error {
 	told := localhost.Told(ctx, o.Program)
 	if told == nil || told.Page+told.Contact == "" {
@@ -323,7 +323,7 @@ func (o *hostFlags) withElsewhere(ctx context.Context, err error) error {
 	return err
 }
 
-// unnamedHosts says how to name hosts for a command that doesn't take all of the inventory.
+// unnamedHosts explains how to name hosts.
 func (o *hostFlags) unnamedHosts(c *cli.Context) error {
 	how := "--hostfile FILE"
 	if files := command.ConfigPaths(o.Getenv, command.ConfigFile); len(files) > 0 {

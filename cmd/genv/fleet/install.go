@@ -72,7 +72,7 @@ func (o *installOptions) read(c *cli.Context) (config hostConfig, err error) {
 	if config, err = o.readConfig(c); err != nil {
 		return config, err
 	}
-	config.SSH.CommandTimeout = o.timeout // the installer has a shorter one for what uploads nothing
+	config.SSH.CommandTimeout = o.timeout // the installer has a shorter one where it uploads nothing
 	if o.Path != "" {
 		if err := onhost.CheckPath(o.Path); err != nil {
 			return config, command.WrongFlag("path", " %w", err)
@@ -101,13 +101,13 @@ func (o *installOptions) read(c *cli.Context) (config hostConfig, err error) {
 	return config, err
 }
 
-// readAccount has hosts get the controller's account with its key, where config.yaml names one and no flag does.
+// readAccount adds the controller's account and key from config.yaml, unless a flag names an account.
 func (o *installOptions) readAccount() error {
 	account, err := command.Account(o.Getenv)
 	if err != nil || account == "" || o.Account != "" {
 		return err
 	}
-	const controllerKey = "/etc/genv/controller.pub" // which the package makes
+	const controllerKey = "/etc/genv/controller.pub" // made by the package
 	o.Account = account
 	data, err := os.ReadFile(controllerKey)
 	if err != nil && o.uninstall {
@@ -125,7 +125,7 @@ func (o *installOptions) readAccount() error {
 	return nil
 }
 
-// readPrograms reads the given files, and the genv of this machine, unless one is given for its architecture.
+// readPrograms reads the given files, and this machine's genv unless a file for its architecture is given.
 func readPrograms(amd64, arm64 string) (map[string]*install.Binary, error) {
 	found := make(map[string]*install.Binary)
 	for flag, file := range map[string]string{"amd64": amd64, "arm64": arm64} {
@@ -144,7 +144,7 @@ func readPrograms(amd64, arm64 string) (map[string]*install.Binary, error) {
 	if found[runtime.GOARCH] != nil {
 		return found, nil
 	}
-	program, err := readProgram("/proc/self/exe") // also if another file is at its path by now
+	program, err := readProgram("/proc/self/exe") // even if its path now has another file
 	if err != nil {
 		return nil, fmt.Errorf("read this program, to install it: %w", err)
 	}
@@ -221,7 +221,7 @@ type installedHost struct {
 	onhost.Outcome
 }
 
-// write prints what became of the hosts, and says whether something changed on one.
+// write prints the results, and reports whether a host changed.
 func (o *installOptions) write(results []remote.Result[*onhost.Outcome], failures []remote.Failure) (bool, error) {
 	document := InstallDocument{
 		Schema: "genv.remote.install/1", Check: o.Check, Hosts: []installedHost{}, Failed: failures,
@@ -275,7 +275,7 @@ func writeNotes(w io.Writer, hosts []installedHost) error {
 	return table.Write(w)
 }
 
-// versionCell is a version, with the beginning of its checksum if asked for, or that alone if the version is unknown.
+// versionCell is a version, with the start of its checksum on request, or only the checksum if the version is unknown.
 func versionCell(v *onhost.Version, withSum bool) string {
 	if v == nil {
 		return "-"

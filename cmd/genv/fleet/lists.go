@@ -68,13 +68,13 @@ func devicesCommand(h hostFlags) *cli.Command {
 	}
 }
 
-// devices asks for the devices by the state files alone, without nvidia-smi.
+// devices reads only the state files.
 func (f *fleet) devices(ctx context.Context, h remote.Host) ([]deviceDocument, error) {
 	devices, err := f.commands().Devices(ctx, h)
 	return deviceDocuments(devices), err
 }
 
-// devicesInUse asks for the processes as well: those on a device that was just taken away may not have ended.
+// devicesInUse also asks for processes: they may still run on a device that was just detached.
 func (f *fleet) devicesInUse(ctx context.Context, h remote.Host) ([]deviceDocument, error) {
 	s, err := f.commands().Snapshot(ctx, h)
 	if err != nil {
@@ -244,7 +244,7 @@ func (f *fleet) gpus(ctx context.Context, h remote.Host) (live.HostGPUs, error) 
 	}, nil
 }
 
-// write counts all GPUs of the models that are asked for, and lists the selected.
+// write counts all GPUs of the wanted models, and lists the selected ones.
 func (o *gpusOptions) write(a answers[live.HostGPUs]) error {
 	hosts := make([]live.HostGPUs, len(a.of))
 	found := gpulist.List{Hosts: len(a.of), Failed: len(a.Failed)}

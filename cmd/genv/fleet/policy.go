@@ -46,7 +46,7 @@ func stateDirFlag(to *string) cli.Flag {
 		Unless("STATE_DIRECTORY").DefaultText("that of the service, or one's own").Hide()
 }
 
-// remembered is what the controllers of these folders remember, and why some of it is unread; nil if all was read.
+// remembered is the memory of the controllers in these folders, and why some is unread; nil if none is.
 func remembered(dirs []string) (list []enforce.Memory, unread error) {
 	for _, dir := range dirs {
 		store, err := statedir.OpenToRead(dir)
@@ -61,7 +61,7 @@ func remembered(dirs []string) (list []enforce.Memory, unread error) {
 		case !errors.Is(err, fs.ErrNotExist):
 			unread = cmp.Or(unread, err)
 		}
-		_ = store.Close() // it was only read
+		_ = store.Close() // nothing was written
 	}
 	return list, unread
 }
@@ -88,7 +88,7 @@ type checkOptions struct {
 	leader    string
 	usage     string
 	stateDir  string
-	policy    string // unless an argument names it
+	policy    string // used without an argument
 	strict    bool
 	format    string
 }
@@ -114,7 +114,7 @@ func policyCheckCommand(p command.Program) *cli.Command {
 	}
 }
 
-// readInventory returns the hosts that there are, and those of each group; none without an inventory.
+// readInventory returns the known hosts and host groups; nil without an inventory.
 func readInventory(
 	getenv func(string) string, named []string,
 ) (hosts []remote.Host, groups map[string][]string, err error) {
@@ -125,7 +125,7 @@ func readInventory(
 	if hosts, groups, err = inventory.Known(selection, command.OpenAtOnce); err != nil || len(selection.Hosts) == 0 {
 		return hosts, groups, err
 	}
-	more, err := inventory.Load(selection, command.OpenAtOnce) // they may be in no file
+	more, err := inventory.Load(selection, command.OpenAtOnce) // some may be in no file
 	return append(hosts, more...), groups, err
 }
 
@@ -162,7 +162,7 @@ func (o *checkOptions) run(c *cli.Context) error {
 	return o.writeCheck(&document, wrong)
 }
 
-// checkNames looks for keys that do nothing any more, and for the names in a policy.
+// checkNames checks keys without effect, and the names in a policy.
 func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data []byte) error {
 	file, err := policy.Parse(document.File, data)
 	if err != nil {
@@ -201,7 +201,7 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 			Line: w.Place.Line, Column: w.Place.Column, Kind: w.Kind, Name: w.Name, Message: w.Message,
 		})
 	}
-	// Of `genv enforce` here, which remembers its GPUs without a name: caps are checked without it.
+	// For `genv enforce` on this machine, which remembers its GPUs without a name: caps are checked without it.
 	if own, err := os.Hostname(); err == nil && len(known.Hosts) > 0 {
 		known.Hosts = append(known.Hosts, remote.Host{Name: own})
 	}
@@ -215,7 +215,7 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 	return nil
 }
 
-// refusable is how many of the warnings --strict refuses.
+// refusable counts the warnings that --strict refuses.
 func refusable(d *CheckDocument) (n int) {
 	_, others := policycheck.SplitAccounts(d.Warnings)
 	for i := range others {

@@ -34,7 +34,7 @@ type explainOptions struct {
 	query     enforce.Query
 	at        string
 	stateDir  string
-	socket    string              // of a controller that runs
+	socket    string              // of a running controller
 	groups    map[string][]string // of the inventory
 }
 
@@ -79,7 +79,7 @@ func (o *explainOptions) run(c *cli.Context) (err error) {
 	unix := nss.NewGroups(time.Now)
 	unix.Wait = 5 * time.Second
 	file.AskUnix(unix.Member)
-	var exempt []enforce.ExemptGPU // by an index, as a controller on this machine knows
+	var exempt []enforce.ExemptGPU // exempt by index, as controllers on this machine know
 	memories, _ := remembered(enforcement.ControllerDirs(o.Getenv, o.stateDir))
 	for _, rules := range memories {
 		exempt = append(exempt, rules.ExemptGPUs[o.query.Host]...)
@@ -137,10 +137,10 @@ type ExplainDocument struct {
 	Settings []policy.Explanation `json:"settings"`
 }
 
-// writeTold prints what a controller told this host about who asks.
+// writeTold prints what a controller told this host about this user.
 func (o *explainOptions) writeTold(told *service.Allowance) error {
 	since := told.Since.Local().Format(time.DateTime)
-	if told.Expired { // the host isn't told any more
+	if told.Expired { // the controller no longer updates it
 		return fmt.Errorf("%s enforces a policy on this host, and has not said since %s what applies here, so genv "+
 			"doesn't know it: ask %s, or use --policy FILE", cmp.Or(told.By, "a controller"), since,
 			cmp.Or(told.Contact, "your administrator"))
@@ -169,7 +169,7 @@ func (o *explainOptions) writeTold(told *service.Allowance) error {
 	return o.writeExplanation(list)
 }
 
-// countedNow is what a controller that runs on this machine counts now for the user on the host.
+// countedNow is what this machine's running controller counts for the user on the host.
 func (o *explainOptions) countedNow(c *cli.Context) (list []policy.Explanation) {
 	path := runningController(c.Context, o.Getenv, o.socket)
 	if o.query.User == "" || o.query.Host == "" || c.IsSet("at") || path == "" {

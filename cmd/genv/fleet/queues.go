@@ -21,24 +21,24 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// queues are one wait, with one id, in the queues of hosts. Each offer is taken once, by pause, or else withdrawn.
+// queues are one wait, with one id, in several hosts' queues. Each offer is taken by pause, or withdrawn.
 type queues struct {
 	offers chan *offer
-	hosts  sync.WaitGroup // that are waited on
+	hosts  sync.WaitGroup // goroutines, one per host
 
 	mu     sync.Mutex
-	places map[string]service.QueuePlace // on the hosts that have the wait in their queue
+	places map[string]service.QueuePlace // by host; only hosts with the wait in their queue
 }
 
 type offer = remote.Result[[]snapshot.DeviceIndex] // GPUs that a host keeps for this user
 
 const (
-	keptFor         = time.Minute     // for which a host keeps what it offers
-	withdrawnWithin = 3 * time.Second // in which it withdraws that
+	keptFor         = time.Minute     // how long a host keeps an offer
+	withdrawnWithin = 3 * time.Second // how long it has to withdraw one
 )
 
-// wait waits on hosts for so many GPUs, of those that suit (nil for any), as this user and not as root. If the offer of
-// a host isn't used, the host is waited on again after a time.
+// wait waits on hosts for n GPUs of those that suit (nil for any), as this user and not as root. If an offer isn't
+// used, it waits on the host again after a time.
 func (f *fleet) wait(
 	ctx context.Context, n int, suits map[string][]snapshot.DeviceIndex, again time.Duration,
 ) *queues {
@@ -56,7 +56,7 @@ func (f *fleet) wait(
 	return q
 }
 
-// wait waits on one host, and again after each offer. A host without a queue is left to others.
+// wait waits on one host, and again after each offer. It ends if the host has no queue.
 func (q *queues) wait(ctx context.Context, f *fleet, host remote.Host, args []string, again time.Duration) {
 	for known := false; q.waitOnce(ctx, f, host, args) || known; known = true {
 		select {
@@ -67,8 +67,8 @@ func (q *queues) wait(ctx context.Context, f *fleet, host remote.Host, args []st
 	}
 }
 
-// waitOnce waits on a host until it keeps GPUs for this user, and these are taken or kept no more, or the connection
-// ends. It says whether the host has a queue.
+// waitOnce waits until a host's offer is taken or expires, or the connection ends. It reports whether the host has a
+// queue.
 func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args []string) (queued bool) {
 	as := host
 	as.NoSudo = true
@@ -78,12 +78,12 @@ func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args 
 	}
 	defer session.Close()
 	withdraw := func() {
-		_, _ = session.Stdin.Write([]byte("withdraw\n")) // its command ends
+		_, _ = session.Stdin.Write([]byte("withdraw\n")) // ends its command
 		time.AfterFunc(withdrawnWithin, session.Close)
 	}
 	stop := context.AfterFunc(ctx, withdraw)
 	defer stop()
-	for lines := bufio.NewScanner(session.Stdout); lines.Scan(); { // a longer line than its 64 KiB ends it
+	for lines := bufio.NewScanner(session.Stdout); lines.Scan(); { // a line over 64 KiB ends it
 		var place service.QueuePlace
 		if json.Unmarshal(lines.Bytes(), &place) != nil {
 			break
@@ -106,7 +106,7 @@ func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args 
 	return queued
 }
 
-// put notes the place on a host, or that it has none.
+// put sets or removes the place on a host.
 func (q *queues) put(host string, place service.QueuePlace, waits bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -115,7 +115,7 @@ func (q *queues) put(host string, place service.QueuePlace, waits bool) {
 	}
 }
 
-// pause shows the places in the queues, or note, until it takes an offer; nil when a time is over or ctx ends.
+// pause shows the places in the queues, or note, until it takes an offer; nil after length or if ctx ends.
 func (q *queues) pause(ctx context.Context, f *fleet, length time.Duration, note string) *offer {
 	over, again := time.After(length), time.NewTicker(time.Second)
 	defer again.Stop()
@@ -137,7 +137,7 @@ func (q *queues) pause(ctx context.Context, f *fleet, length time.Duration, note
 	}
 }
 
-// text are the places, as in "Waiting: place 1 of 2 on gpu-[01-03]; 4 of 4 on gpu-04"; empty for none.
+// text is as in "Waiting: place 1 of 2 on gpu-[01-03]; 4 of 4 on gpu-04"; empty for no place.
 func (q *queues) text() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()

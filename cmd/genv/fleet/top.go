@@ -32,7 +32,7 @@ type topOptions struct {
 	cycles         int
 	plain, once    bool
 	allowActions   bool
-	from           string // the socket to read from; empty if the program looks itself
+	from           string // the controller's socket; empty to ask hosts
 }
 
 func topCommand(h hostFlags) *cli.Command {
@@ -77,7 +77,7 @@ func (o *topOptions) read(c *cli.Context) (filter top.Filter, err error) {
 	return filter, err
 }
 
-// findController returns the socket of the running controller; empty if there is none.
+// findController returns the socket of the running controller; empty for none.
 func (o *topOptions) findController(c *cli.Context) (string, error) {
 	path, given := o.socket, c.IsSet("socket")
 	switch {
@@ -97,7 +97,7 @@ func (o *topOptions) findController(c *cli.Context) (string, error) {
 	case given && err == nil:
 		return "", command.WrongFlag("socket", " %s: no controller listens there; start `genv remote enforce` or "+
 			"`genv remote watch` with this --socket, or look at the hosts: --socket off -H HOSTS", path)
-	case err != nil: // a second program that asks all hosts would not be welcome
+	case err != nil: // don't burden the hosts with a second program
 		return "", command.UsageError("the controller's socket: %w; %s, or as a member of the group %s; "+
 			"everybody may look at the hosts: --socket off -H HOSTS", err, command.AskWithSudo, socket.Group)
 	}
@@ -139,7 +139,7 @@ func (o *topOptions) run(c *cli.Context) error {
 	return command.FleetExit(fleet.Failed, len(fleet.Hosts)-len(fleet.Failed))
 }
 
-// sshArguments are those of ssh before a host, with which it trusts the keys that genv trusts.
+// sshArguments are ssh's arguments before a host, with the host keys that genv trusts.
 func (o *topOptions) sshArguments(ctx context.Context, host string) (arguments []string) {
 	client := sshclient.New(sshclient.Options{ConfigFile: o.sshConfig})
 	defer client.Close()
@@ -153,7 +153,7 @@ func (o *topOptions) sshArguments(ctx context.Context, host string) (arguments [
 	return arguments
 }
 
-// topHosts are the hosts that flags name; nil if no flag names any.
+// topHosts are the hosts that flags name; nil for no such flags.
 func (o *topOptions) topHosts(c *cli.Context) (hosts map[snapshot.Hostname]bool, err error) {
 	if !o.named() && len(o.exclude) == 0 {
 		return nil, nil
@@ -166,11 +166,11 @@ func (o *topOptions) topHosts(c *cli.Context) (hosts map[snapshot.Hostname]bool,
 	return hosts, err
 }
 
-// topSource is a running controller, or looks of this program for as long as there is no controller: never both.
+// topSource is a running controller, or this program's own looks while there is none.
 type topSource struct {
 	follower top.Next // nil while there is no controller
 	looks    top.Next
-	looking  context.Context //nolint:containedctx // ends when a controller was started
+	looking  context.Context //nolint:containedctx // ends when a controller starts
 	stop     func()          // ends the looks, or the connection to the controller
 
 	path atomic.Pointer[string] // of the controller's socket; empty while there is none
@@ -188,21 +188,21 @@ func (o *topOptions) source(c *cli.Context) (*topSource, error) {
 		why := map[bool]string{true: "no controller is asked", false: "no running controller was found"}
 		return nil, fmt.Errorf("%s: %w", why[o.socket == socket.Off], err)
 	}
-	if !o.plain { // the screen is the view's
+	if !o.plain { // the view owns the screen
 		config.SSH.Prompt, config.SSH.Log = nil, zerolog.Nop()
 	}
 	f, err := o.open(config)
 	if err != nil {
 		return nil, err
 	}
-	s.look(c.Context, f, o.interval, func() string { // the socket of a controller that was started since
+	s.look(c.Context, f, o.interval, func() string { // the socket of a new controller
 		return runningController(c.Context, o.Getenv, o.socket)
 	})
 	return s, nil
 }
 
-// runningController is the path of the socket of a controller that runs on this machine: the named one, or the one that
-// is found; empty for none.
+// runningController is the socket of a controller that runs on this machine: the named one, or the one found; empty for
+// none.
 func runningController(ctx context.Context, getenv func(string) string, named string) string {
 	path := cmp.Or(named, socket.Find(getenv, os.Geteuid()))
 	if path == "" || path == socket.Off {
@@ -243,7 +243,7 @@ func (s *topSource) act(ctx context.Context, action *operator.Action) (operator.
 	return answer, operator.WithNextStep(err)
 }
 
-// look asks the hosts at an interval, as `genv remote watch` does. It ends before a look if a controller appeared.
+// look asks the hosts at an interval, as `genv remote watch` does, until a controller appears.
 func (s *topSource) look(ctx context.Context, f *fleet, interval time.Duration, appeared func() string) {
 	ctx, cancel := context.WithCancel(ctx)
 	feed := live.NewFeed(live.Options{Now: f.Now, Interval: interval})
@@ -272,7 +272,7 @@ func (s *topSource) look(ctx context.Context, f *fleet, interval time.Duration, 
 	}}
 	go func() {
 		defer close(stopped)
-		// it returns what this returns
+		// the callback never fails
 		_ = controller.Loop(ctx, c, schedule, func(controller.Round) error { return nil })
 	}()
 }

@@ -52,19 +52,19 @@ type waiter struct {
 	hostFlags
 	count         int
 	model         gpulist.Model
-	memory        int64 // the least, in bytes; 0 for any
+	memory        int64 // at least, in bytes; 0 for any
 	writtenMemory string
 	interval      time.Duration
-	within        time.Duration // 0 for ever
+	within        time.Duration // 0 for unlimited
 	format        string
 
 	fleet *fleet
-	named map[string]bool // the hosts of which it was printed that they failed
+	named map[string]bool // failed hosts that were printed
 }
 
 var errGivenUp = errors.New("gave up")
 
-// giveUpAfter ends a context after a time; 0 is never.
+// giveUpAfter adds a timeout; 0 for none.
 func giveUpAfter(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
 	if within == 0 {
 		return context.WithCancel(ctx)
@@ -117,7 +117,7 @@ func (w *waiter) run(c *cli.Context) (err error) {
 	}
 }
 
-// choose is a host with enough GPUs, and these; nil for none. Where others wait it has only what is offered.
+// choose is a host with enough GPUs, and these; nil for none. On hosts where others wait, only an offer counts.
 func (w *waiter) choose(
 	cluster snapshot.Cluster, queue *queues, offered *offer,
 ) (snapshot.Hostname, []gpus.GPU) {
@@ -169,7 +169,7 @@ func (w *waiter) warn(host snapshot.Hostname, found []gpus.GPU) {
 	}
 }
 
-// print prints a host with the indices of its free GPUs, as in "gpu-02 0,3".
+// print prints a host and indices: gpu-02 0,3.
 func (w *waiter) print(found *WaitDocument) error {
 	if w.format == "json" {
 		return render.WriteJSON(w.Out, found)
@@ -178,7 +178,7 @@ func (w *waiter) print(found *WaitDocument) error {
 	return err
 }
 
-// what says what is wanted, as in "2 free GPUs with \"a100\" in their model and at least 40g".
+// what is as in "2 free GPUs of model a100 with at least 40g of memory".
 func (w *waiter) what(state string) string {
 	what := text.Plural(w.count, state+"GPU")
 	if w.model.Pattern != "" {
@@ -190,7 +190,7 @@ func (w *waiter) what(state string) string {
 	return what
 }
 
-// fits says whether a GPU is of the wanted kind, free or not, or orUnknown where its model or memory isn't known.
+// fits reports whether a GPU, free or not, is of the wanted kind. With orUnknown, an unknown model or memory fits.
 func (w *waiter) fits(g *gpus.GPU, orUnknown bool) bool {
 	model, memory := w.model.Matches(g.Model), w.memory == 0 || g.MemoryTotal != nil && *g.MemoryTotal >= w.memory
 	return (model || orUnknown && g.Model == "") && (memory || orUnknown && g.MemoryTotal == nil)
@@ -198,14 +198,14 @@ func (w *waiter) fits(g *gpus.GPU, orUnknown bool) bool {
 
 func isFree(g *gpus.GPU) bool { return g.State == gpus.Free }
 
-// mayBeFree is isFree, and true of an unused GPU of which only the temperature, utilization or power is unknown.
+// mayBeFree also accepts an unused GPU whose temperature, utilization or power alone is unknown.
 func mayBeFree(g *gpus.GPU) bool {
 	ails := g.State == gpus.Unknown && g.Problem != "" && g.UUID != ""
 	return isFree(g) || ails && g.Unexplained() == 0 && len(g.Attached)+len(g.Processes) == 0
 }
 
-// find is the host with the most GPUs of the kind that match, the first named of equals, with w.count of them, free
-// ones first; nil if none has enough.
+// find is the host with the most matching GPUs of the kind, the first of equals, and w.count of them, free ones first;
+// nil if none has enough.
 func (w *waiter) find(
 	cluster snapshot.Cluster, matches func(*gpus.GPU) bool,
 ) (host snapshot.Hostname, found []gpus.GPU) {
@@ -236,7 +236,7 @@ func (w *waiter) progress(cluster snapshot.Cluster) string {
 	return fmt.Sprintf("%d of %s free, at most %d on one host …", free, text.Plural(total, "GPU"), most)
 }
 
-// suits are the GPUs of the kind, whoever uses them, by host, where there are enough.
+// suits are the GPUs of the kind, used or not, of hosts with enough.
 func (w *waiter) suits(cluster snapshot.Cluster, orUnknown bool) map[string][]snapshot.DeviceIndex {
 	suits := make(map[string][]snapshot.DeviceIndex)
 	for _, h := range cluster.Answered() {
@@ -256,7 +256,7 @@ func indicesOf(list []gpus.GPU) []snapshot.DeviceIndex {
 	return indices
 }
 
-// only are the GPUs of a host that can be used whole and match.
+// only are the matching GPUs of a host that can be used whole.
 func only(s *snapshot.Snapshot, matches func(*gpus.GPU) bool) []gpus.GPU {
 	var list []gpus.GPU
 	for _, g := range gpus.Of(s) {

@@ -43,7 +43,7 @@ func watchCommand(h hostFlags) *cli.Command {
 	}
 }
 
-// read reads which hosts there are, and what is known of the run: its policy has no rules.
+// read reads the hosts, and options with a policy without rules.
 func (o *watchOptions) read(c *cli.Context) (config hostConfig, options enforcement.Options, err error) {
 	options = enforcement.Options{
 		Policy: new(policy.File), Format: "tui", DryRun: true, LookOnly: true,
@@ -57,7 +57,7 @@ func (o *watchOptions) read(c *cli.Context) (config hostConfig, options enforcem
 			"or an address with --web or --metrics")
 	}
 	if !options.Listen.Asked() {
-		options.Listen.Socket.Required = true // there is nothing else to do
+		options.Listen.Socket.Required = true // it does nothing else
 	}
 	config, err = o.readLoopConfig(c, options.Interval)
 	config.reach(&options)
@@ -78,7 +78,7 @@ func (o *watchOptions) run(c *cli.Context) error {
 	return f.enforce(c, options, o.read)
 }
 
-// recent is what was found at hosts, by name, for a while. It is safe for concurrent use.
+// recent keeps findings about hosts, by name, for a while. It is safe for concurrent use.
 type recent[V any] struct {
 	now   func() time.Time
 	lasts time.Duration
@@ -92,7 +92,7 @@ func newRecent[V any](now func() time.Time, lasts time.Duration) *recent[V] {
 	return &recent[V]{now: now, lasts: lasts, value: make(map[string]V), since: make(map[string]time.Time)}
 }
 
-// of is what was found at a host; ok is false if nothing was, or that is over.
+// of returns a finding; ok is false if there is none, or it expired.
 func (r *recent[V]) of(host remote.Host) (value V, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +100,7 @@ func (r *recent[V]) of(host remote.Host) (value V, ok bool) {
 	return r.value[host.Name], found && r.now().Sub(at) < r.lasts
 }
 
-// note keeps what was found at a host; isNew has the time begin again.
+// note keeps a finding; isNew restarts its time.
 func (r *recent[V]) note(host remote.Host, value V, isNew bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,17 +109,17 @@ func (r *recent[V]) note(host remote.Host, value V, isNew bool) {
 	}
 }
 
-// visibleLink asks without sudo where sudo refuses genv. It is for commands that only show what is there.
+// visibleLink asks without sudo if sudo refuses genv. It is for commands that only read.
 type visibleLink struct {
 	*agent.Pool
 	commands agent.Commands
-	refused  *recent[agent.Via] // by sudo, and how hosts are asked instead
+	refused  *recent[agent.Via] // hosts where sudo refuses, and how they are asked instead
 }
 
-// visible asks hosts at an interval, and has the devices measured for each answer. The pool isn't in use yet.
+// visible asks hosts at an interval, and measures devices for each answer. Call it before the pool is used.
 func (f *fleet) visible(interval time.Duration) *visibleLink {
 	f.pool.Measure, f.pool.DeviceAge = true, func() time.Duration { return interval / 2 }
-	// Hosts log each refusal of sudo, and may mail it: so it is tried again after an hour.
+	// Hosts log, and may mail, each refusal of sudo: try again only after an hour.
 	return &visibleLink{f.pool, f.commands(), newRecent[agent.Via](f.Now, time.Hour)}
 }
 
@@ -148,11 +148,11 @@ func (l *visibleLink) About(host remote.Host) agent.About {
 	return about
 }
 
-// waitLink asks hosts without sudo, for `genv remote wait`. A refused login isn't repeated for 10 minutes: else sshd
-// may lock out this machine's address, and with it all its users.
+// waitLink asks hosts without sudo, for `genv remote wait`. It repeats a refused login after 10 minutes only: otherwise
+// sshd may lock out this machine's address, and so all its users.
 type waitLink struct {
 	agent.Commands
-	refused *recent[error] // why hosts can't be reached until somebody changes something
+	refused *recent[error] // errors that need a person to mend them
 }
 
 // Snapshot implements controller.Link.
@@ -201,7 +201,7 @@ func (o *monitorOptions) run(c *cli.Context) error {
 	return monitoring.Run(c.Context, &o.Program, o.ExportConfig, f.collector(snapshotter), config.SSH.CommandTimeout)
 }
 
-// collector asks all hosts for metrics, and prints which are lost or back. Its error ends the run, with -e.
+// collector asks all hosts for metrics, and prints lost and returned hosts. Its error, with -e, ends the run.
 func (f *fleet) collector(snapshotter *controller.Snapshotter) func(context.Context) ([]metrics.Scraped, error) {
 	var lost render.HostLog
 	out := render.DatedLog(f.Err, f.Now, f.Getenv)
