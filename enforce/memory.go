@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -351,7 +350,7 @@ func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	for i := range o.Order.Terminate {
 		if p := &o.Order.Terminate[i].Process; p.Start != 0 {
 			key := snapshot.ProcessKey{Host: o.Host, PID: p.PID, Start: p.Start}
-			m.LeftAlone[key] = now.Add(cmp.Or(o.Order.Grace, order.DefaultGrace))
+			m.LeftAlone[key] = now.Add(o.Order.Steps()[0].Wait)
 		}
 	}
 	return m

@@ -117,7 +117,9 @@ type Settings struct {
 }
 
 // Order is what an order says of how its host ends processes.
-func (s *Settings) Order() order.Options { return order.Options{Grace: s.Grace, Kill: s.Kill} }
+func (s *Settings) Order() order.Options {
+	return order.Options{GraceMS: s.Grace.Milliseconds(), Kill: s.Kill}
+}
 
 // WarnOf is the warning of a rule's findings.
 func (s *Settings) WarnOf(rule Rule) Warn {

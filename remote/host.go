@@ -145,14 +145,14 @@ func WithGracePeriod(ctx context.Context, by time.Duration) (context.Context, co
 // While returns a context for what may be begun only while may returns nil, such as the orders of a leader. Whoever
 // sends a command or a request asks with MayBegin right before, after all waits.
 func While(ctx context.Context, may func() error) context.Context {
-	return context.WithValue(ctx, whileKey{}, may)
+	return context.WithValue(ctx, contextKey{}, may)
 }
 
-type whileKey struct{}
+type contextKey struct{}
 
 // MayBegin returns the error of the function that While was given; nil without one. Nothing may be sent after an error.
 func MayBegin(ctx context.Context) error {
-	may, _ := ctx.Value(whileKey{}).(func() error)
+	may, _ := ctx.Value(contextKey{}).(func() error)
 	if may == nil {
 		return nil
 	}

@@ -102,17 +102,16 @@ func countsOf(e *HistoryEntry) ActionCounts {
 		return ActionCounts{Exempted: 1}
 	case e.Action != "":
 		return ActionCounts{}
+	case e.Status.Ended():
+		return ActionCounts{Terminated: 1}
 	}
 	switch e.Status {
-	case order.StatusTerminated, order.StatusKilled, order.StatusSignalled:
-		return ActionCounts{Terminated: 1}
 	case order.StatusDetached:
 		return ActionCounts{Detached: 1}
 	case order.StatusRefused:
 		return ActionCounts{Refused: 1}
 	case order.StatusFailed, order.StatusSurvived, order.StatusUnknown:
 		return ActionCounts{Failed: 1}
-	case order.StatusGone, order.StatusChanged, order.StatusNotAttached:
 	}
 	return ActionCounts{}
 }

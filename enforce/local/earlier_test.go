@@ -32,7 +32,7 @@ func (u *uptime) register(t *testing.T) *ending.Register {
 }
 
 func newOrder(id string, grace time.Duration, kill bool, processes ...snapshot.Process) order.Order {
-	o := order.Order{ID: id, Options: order.Options{Grace: grace, Kill: kill}}
+	o := order.Order{ID: id, Options: order.Options{GraceMS: grace.Milliseconds(), Kill: kill}}
 	for _, p := range processes {
 		o.Terminate = append(o.Terminate, order.Termination{Process: p})
 	}

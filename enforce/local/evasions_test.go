@@ -347,11 +347,12 @@ func TestTheEngineStopsAContainer(t *testing.T) {
 
 // TestAThreadThatWaitsForFUSE: its process survives SIGKILL for as long as its server runs, which is no fault of a GPU.
 func TestAThreadThatWaitsForFUSE(t *testing.T) {
+	t.Parallel()
 	pid, uid := proctest.Stall(t, false)
 	stat := proctest.Try(proc.FS{}.Stat(pid)).OK(t)
 	p := snapshot.Process{PID: pid, UID: &uid, Start: stat.Start, Usage: usage(0), EnvUnknown: true, Unreadable: &snapshot.Unreadable{Why: "stalled", ByUser: true}}
-	s := newScene(local.ExecutorOptions{Grace: time.Second, KillWait: time.Second}, p).killing()
+	s := newScene(local.ExecutorOptions{Grace: time.Second}, p).killing()
 	got := s.terminate(t, p)[0]
 	require.Equal(t, order.StatusSurvived, got.Status, got.Reason)
-	require.Equal(t, "it did not end within 1s of SIGKILL: a thread waits for a FUSE file system, and ends when its server does", got.Reason)
+	require.Equal(t, "it did not end within 10s of SIGKILL: a thread waits for a FUSE file system, and ends when its server does", got.Reason)
 }

@@ -56,7 +56,6 @@ type StateFiles interface {
 // ExecutorOptions configure an Executor. The zero value does not wait for the end of processes, as 1.4.3 does.
 type ExecutorOptions struct {
 	Grace      time.Duration    // for processes after SIGTERM if the order doesn't say; 0 to not wait
-	KillWait   time.Duration    // how long a process has to end after SIGKILL; 0 for order.KillWait
 	UID        snapshot.UID     // of genv: only root (0) changes the environments of others
 	Containers Containers       // has containers stopped; nil to signal their processes only
 	Asked      *ending.Register // the list of the processes that were asked to end; nil to keep none
@@ -75,7 +74,6 @@ type Executor struct {
 
 // New makes an Executor.
 func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Executor {
-	options.KillWait = cmp.Or(options.KillWait, order.KillWait)
 	return &Executor{
 		inspector: inspector, stateFiles: files, options: options,
 		memories: &memories{of: map[proc.ID]processRecord{}},
@@ -88,7 +86,8 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 // don't wait for each other. An order that is passed twice is carried out twice.
 func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
 	e := &execution{Executor: x, id: o.ID, gpus: o.GPUs, Options: o.Options}
-	e.Grace = cmp.Or(o.Grace, x.options.Grace)
+	e.GraceMS = cmp.Or(o.GraceMS, x.options.Grace.Milliseconds())
+	e.steps = e.Steps()
 	detached := e.detach(ctx, o.Detach)
 	return append(detached, e.terminate(ctx, o.Terminate)...)
 }
@@ -115,6 +114,7 @@ type execution struct {
 	*Executor
 	order.Options
 	id       string                                    // of the order
+	steps    []order.Step                              // for each process
 	gpus     map[snapshot.DeviceIndex]snapshot.GPUUUID // of the order
 	attached map[snapshot.EnvID]refusal                // see stillAttached
 	// stops are the requests to stop containers, and stopping is their context, which outlasts that of the order.

@@ -44,7 +44,7 @@ func TestIgnoredSIGTERM(t *testing.T) {
 func TestGraceAndKillOfOrder(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
-	o := order.Order{Terminate: []order.Termination{{Process: judged}}, Options: order.Options{Grace: aMoment}}
+	o := order.Order{Terminate: []order.Termination{{Process: judged}}, Options: order.Options{GraceMS: aMoment.Milliseconds()}}
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 	got := s.x.Execute(context.Background(), o)[0]
 	require.Equal(t, order.StatusSurvived, got.Status)
@@ -136,13 +136,14 @@ func TestContextEnd(t *testing.T) {
 // namespace, while a tracer elsewhere does not let go of another process in it.
 func TestUnkillableProcessIsReportedOnce(t *testing.T) {
 	proctest.NeedRoot(t)
+	t.Parallel()
 	c, release := unkillable(t)
 	judged := c.judged("7", 0)
-	s := newScene(local.ExecutorOptions{Grace: aMoment, KillWait: aMoment}, judged).killing()
+	s := newScene(local.ExecutorOptions{Grace: aMoment}, judged).killing()
 
 	got := s.terminate(t, judged)[0]
 	require.Equal(t, order.StatusSurvived, got.Status)
-	require.Contains(t, got.Reason, "it did not end within 20ms of SIGKILL")
+	require.Contains(t, got.Reason, "it did not end within 10s of SIGKILL")
 	require.Len(t, s.lines, 2)
 
 	got = s.terminate(t, judged)[0]

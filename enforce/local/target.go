@@ -28,7 +28,7 @@ type target struct {
 
 	earlier *ending.Earlier // what another order asked it; nil for nothing
 	grace   time.Duration   // how long the order waits for it
-	mayKill bool            // SIGKILL may follow then
+	mayGoOn bool            // the next step may follow then
 
 	stopping  *container.Running    // that its engine was asked to stop; nil for none
 	stopErr   atomic.Pointer[error] // why it didn't; nil while it may

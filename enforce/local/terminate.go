@@ -22,7 +22,8 @@ func (x *execution) terminate(ctx context.Context, items []order.Termination) []
 	x.memories.removeDead(x.proc())
 	outcomes := make([]order.Outcome, len(items))
 	targets := x.openTargets(ctx, items, outcomes)
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(x.Grace, engineGrace)+x.options.KillWait)
+	longest := max(x.steps[0].Wait, order.DefaultGrace) + order.KillWait
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
 	x.stopping = stopping
 	defer func() {
 		x.stops.Wait()
@@ -32,9 +33,9 @@ func (x *execution) terminate(ctx context.Context, items []order.Termination) []
 		}
 	}()
 	signalled := x.begin(targets)
-	left := x.sendSIGTERM(ctx, targets)
+	left := x.sendFirst(ctx, targets)
 	signalled(left)
-	if x.Grace <= 0 {
+	if x.GraceMS <= 0 {
 		return outcomes
 	}
 	begun := time.Now()
@@ -45,27 +46,30 @@ func (x *execution) terminate(ctx context.Context, items []order.Termination) []
 }
 
 func (x *execution) await(ctx context.Context, group []*target, begun time.Time) {
-	grace, mayKill := group[0].grace, group[0].mayKill
-	left, err := wait(ctx, group, time.Until(begun.Add(grace)), order.StatusTerminated)
+	grace, mayGoOn := group[0].grace, group[0].mayGoOn
+	left, err := wait(ctx, group, time.Until(begun.Add(grace)), x.steps[0].Ended)
 	if err == nil {
 		left, err = x.awaitStops(ctx, left)
 	}
-	if err == nil && x.Kill && mayKill {
-		x.sendSIGKILL(ctx, left)
-		return
+	step := x.steps[0]
+	step.Wait = grace
+	for i := 1; err == nil && mayGoOn && len(left) > 0 && i < len(x.steps); i++ {
+		left, err = x.escalate(ctx, left, &x.steps[i-1], &x.steps[i])
+		step = x.steps[i]
 	}
 	for _, t := range left {
-		if err == nil && !mayKill {
-			t.conclude(refusal{status: order.StatusSignalled}) // another order may follow
-		} else {
-			t.conclude(notEnded(err, "SIGTERM", grace))
+		o := refusal{status: order.StatusSignalled} // another order may follow
+		if err != nil || mayGoOn {
+			o = x.notEnded(err, t, &step)
 		}
+		t.conclude(o)
 	}
 }
 
-func (x *execution) sendSIGTERM(ctx context.Context, targets []*target) []*target {
+// sendFirst sends the first signal, and returns the targets that got it, now or by an earlier order.
+func (x *execution) sendFirst(ctx context.Context, targets []*target) []*target {
 	var signalled []*target
-	for i, o := range x.signal(ctx, targets, unix.SIGTERM) {
+	for i, o := range x.signal(ctx, targets, &x.steps[0]) {
 		if !o.raised() {
 			o = refusal{status: order.StatusSignalled}
 			signalled = append(signalled, targets[i])
@@ -75,36 +79,26 @@ func (x *execution) sendSIGTERM(ctx context.Context, targets []*target) []*targe
 	return signalled
 }
 
-func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
+// escalate takes the step after last, and returns the targets that didn't end.
+func (x *execution) escalate(ctx context.Context, targets []*target, last, step *order.Step) ([]*target, error) {
 	var signalled []*target
-	for i, o := range x.signal(ctx, targets, unix.SIGKILL) {
-		t := targets[i]
-		switch {
+	for i, o := range x.signal(ctx, targets, step) {
+		switch t := targets[i]; {
 		case o.status == order.StatusGone:
-			t.conclude(refusal{status: order.StatusTerminated})
+			t.conclude(refusal{status: last.Ended})
 		case o.raised():
-			o.reason = fmt.Sprintf("it still ran %s after SIGTERM; SIGKILL was not sent: %s", x.Grace, o.reason)
+			o.reason = fmt.Sprintf("it still ran %s after %s; %s was not sent: %s", last.Wait, last.Signal, step.Signal,
+				o.reason)
 			t.conclude(o)
 		default:
 			signalled = append(signalled, t)
 		}
 	}
-	left, err := wait(ctx, signalled, x.options.KillWait, order.StatusKilled)
-	for _, t := range left {
-		o := notEnded(err, "SIGKILL", x.options.KillWait)
-		if err == nil && x.proc().WaitsForFUSE(t.judged.PID) {
-			o.reason = fmt.Sprintf("it did not end within %s of SIGKILL: a thread waits for a FUSE file system, and "+
-				"ends when its server does", x.options.KillWait)
-		}
-		t.conclude(o)
-		if err == nil {
-			x.memories.record(t.key(), func(m *processRecord) { m.unkillable = true })
-		}
-	}
+	return wait(ctx, signalled, step.Wait, step.Ended)
 }
 
 // signal reads once which processes use devices, then verifies and signals each target. Without a refusal it got it.
-func (x *execution) signal(ctx context.Context, targets []*target, sig unix.Signal) []refusal {
+func (x *execution) signal(ctx context.Context, targets []*target, step *order.Step) []refusal {
 	if len(targets) == 0 {
 		return nil
 	}
@@ -117,13 +111,14 @@ func (x *execution) signal(ctx context.Context, targets []*target, sig unix.Sign
 		case err != nil:
 			refusals[i] = failed("not begun, since the GPUs could not be read again: %v", err)
 		default:
-			refusals[i] = x.signalOne(ctx, t, now, sig)
+			refusals[i] = x.signalOne(ctx, t, now, step)
 		}
 	}
 	return refusals
 }
 
-func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, sig unix.Signal) refusal {
+func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, step *order.Step) refusal {
+	sig := unix.SignalNum(step.Signal)
 	asking := sig == unix.SIGTERM && t.earlier == nil
 	var running *container.Running
 	if asking {
@@ -148,11 +143,7 @@ func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, s
 	if sig == unix.SIGTERM && t.state == 'T' {
 		_ = t.fd.signal(unix.SIGCONT) // a job that its owner stopped (Ctrl-Z) would never handle SIGTERM
 	}
-	if sig == unix.SIGKILL {
-		x.onAction("Killing " + t.item.Object())
-	} else {
-		x.onAction(t.item.String())
-	}
+	x.onAction(step.Verb + " " + t.item.Object())
 	return refusal{}
 }
 
@@ -184,15 +175,18 @@ func wait(ctx context.Context, targets []*target, timeout time.Duration, status 
 	}
 }
 
-func notEnded(err error, signal string, timeout time.Duration) refusal {
+func (x *execution) notEnded(err error, t *target, step *order.Step) refusal {
 	if err != nil {
-		return because(order.StatusSignalled, "%s was sent, but waiting for the end was given up: %v", signal, err)
+		return because(order.StatusSignalled, "%s was sent, but waiting for the end was given up: %v", step.Signal, err)
 	}
-	so := "it ignores that or takes longer: kill: true in the policy ends it"
-	if signal == "SIGKILL" {
-		so = "it hangs in the kernel: look at `dmesg` for a sick GPU or file server"
+	advice := ", so " + step.Advice
+	if step.Signal == "SIGKILL" {
+		x.memories.record(t.key(), func(m *processRecord) { m.unkillable = true })
+		if x.proc().WaitsForFUSE(t.judged.PID) {
+			advice = ": a thread waits for a FUSE file system, and ends when its server does"
+		}
 	}
-	return because(order.StatusSurvived, "it did not end within %s of %s, so %s", timeout, signal, so)
+	return because(order.StatusSurvived, "it did not end within %s of %s%s", step.Wait, step.Signal, advice)
 }
 
 // Containers stops containers of this machine; *container.Lookup is one.
@@ -202,9 +196,6 @@ type Containers interface {
 	// Stop has a container's engine stop it, and returns when it has stopped.
 	Stop(ctx context.Context, r container.Running, grace time.Duration) error
 }
-
-// engineGrace is how long a container has to end if the order gives no time, as with `docker stop`.
-const engineGrace = 10 * time.Second
 
 // findContainer returns the container of which the target is the first process; nil for none, or with t.engineErr.
 func (x *execution) findContainer(ctx context.Context, t *target, now *inspection) *container.Running {
@@ -226,9 +217,8 @@ func (x *execution) findContainer(ctx context.Context, t *target, now *inspectio
 // process of a container that doesn't handle it. If it can't, the target gets the signal itself.
 func (x *execution) stop(t *target, running container.Running) {
 	t.stopping = &running
-	grace := cmp.Or(max(x.Grace, 0), engineGrace)
 	x.stops.Go(func() {
-		if err := x.options.Containers.Stop(x.stopping, running, grace); err != nil {
+		if err := x.options.Containers.Stop(x.stopping, running, x.steps[0].Wait); err != nil {
 			t.stopErr.Store(&err)
 			if release, err := x.hold(); err == nil {
 				_ = t.fd.signal(unix.SIGTERM) // the wait for its end shows whether it helped
@@ -250,7 +240,7 @@ func (x *execution) awaitStops(ctx context.Context, left []*target) ([]*target, 
 	if len(stopping) == 0 {
 		return left, nil
 	}
-	stopping, err := wait(ctx, stopping, x.options.KillWait, order.StatusKilled)
+	stopping, err := wait(ctx, stopping, order.KillWait, order.StatusKilled)
 	return append(others, stopping...), err
 }
 
@@ -281,7 +271,8 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 		}
 		processes[i] = proc.ID{PID: t.judged.PID, Start: t.start}
 	}
-	end, earlier, err := x.options.Asked.Begin(ending.EndRequest{By: x.asker.Name, Order: x.id, Grace: x.Grace}, processes)
+	request := ending.EndRequest{By: x.asker.Name, Order: x.id, Grace: x.steps[0].Wait}
+	end, earlier, err := x.options.Asked.Begin(request, processes)
 	for i, e := range earlier {
 		targets[i].earlier = e
 	}
@@ -305,8 +296,8 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 // byGrace are the targets in groups that are treated alike, the shortest grace first.
 func (x *execution) byGrace(targets []*target) (groups [][]*target) {
 	for _, t := range targets {
-		t.grace, t.mayKill = t.earlier.Rest(x.Grace)
-		alike := func(group []*target) bool { return group[0].grace == t.grace && group[0].mayKill == t.mayKill }
+		t.grace, t.mayGoOn = t.earlier.Rest(x.steps[0].Wait)
+		alike := func(group []*target) bool { return group[0].grace == t.grace && group[0].mayGoOn == t.mayGoOn }
 		if i := slices.IndexFunc(groups, alike); i >= 0 {
 			groups[i] = append(groups[i], t)
 		} else {

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -33,34 +32,10 @@ type Order struct {
 	ID string // what the controller's log calls it; empty for none
 }
 
-// DefaultGrace is how long a host gives processes if the order leaves that to it.
-const DefaultGrace = 10 * time.Second
-
-// KillWait is how long a process has to end after SIGKILL: it takes seconds to free a large GPU's memory.
-const KillWait = 10 * time.Second
-
 // OfHost is the order of one host.
 type OfHost struct {
 	Host  snapshot.Hostname
 	Order Order
-}
-
-// Options are how an order is carried out. agent.ExecuteRequest has them as they are; a host with 1.4.3 knows none.
-type Options struct {
-	// Grace is how long processes have to end after SIGTERM, 0 for the host's own; Kill has SIGKILL follow then.
-	Grace time.Duration `json:"-"` // sent in milliseconds
-	Kill  bool          `json:"kill"`
-	// Unprotected are names of daemons that may be ended although the host protects them.
-	Unprotected []string `json:"unprotected,omitempty"`
-}
-
-// Lasts is how long a host waits at most for processes to end.
-func (o *Options) Lasts() time.Duration {
-	grace := cmp.Or(o.Grace, DefaultGrace)
-	if o.Kill {
-		return grace + KillWait
-	}
-	return grace
 }
 
 // Termination names a process as it was judged: PID, start time, devices, environment. The host signals no other one.
@@ -179,39 +154,6 @@ func (t *Termination) MayBeJudged() bool {
 
 // RuleOutside is the name of the rule about processes in no environment.
 const RuleOutside = "non-env-processes"
-
-// OutcomeStatus is what came of one item of an Order. The texts appear in JSON.
-type OutcomeStatus string
-
-const (
-	StatusTerminated  OutcomeStatus = "terminated"   // the process ended after SIGTERM
-	StatusKilled      OutcomeStatus = "killed"       // it ended after SIGKILL only
-	StatusSignalled   OutcomeStatus = "signalled"    // SIGTERM was sent, and the end was not waited for
-	StatusSurvived    OutcomeStatus = "survived"     // it still ran when the wait was over
-	StatusGone        OutcomeStatus = "gone"         // it had ended before anything was done
-	StatusChanged     OutcomeStatus = "changed"      // PID, devices or environment are not as judged; nothing was sent
-	StatusRefused     OutcomeStatus = "refused"      // a process that is never signalled (see the reason)
-	StatusDetached    OutcomeStatus = "detached"     // the attachment was removed
-	StatusNotAttached OutcomeStatus = "not-attached" // there was no such attachment any more
-	StatusFailed      OutcomeStatus = "failed"       // it was tried and the system refused (see the reason)
-	// StatusUnknown: the connection was lost while the order ran. It is never sent again; the next cycle judges a fresh
-	// snapshot.
-	StatusUnknown OutcomeStatus = "unknown"
-)
-
-// Known reports whether s is one of the above.
-func (s OutcomeStatus) Known() bool {
-	return s.IsOver() || slices.Contains([]OutcomeStatus{
-		StatusSignalled, StatusSurvived, StatusChanged, StatusRefused, StatusFailed, StatusUnknown,
-	}, s)
-}
-
-// IsOver reports whether there is certainly nothing left of the item.
-func (s OutcomeStatus) IsOver() bool {
-	return slices.Contains([]OutcomeStatus{
-		StatusTerminated, StatusKilled, StatusGone, StatusDetached, StatusNotAttached,
-	}, s)
-}
 
 // Outcome is what came of a termination (PID is set) or a detachment (PID is 0; Device and EID say which).
 type Outcome struct {

@@ -221,7 +221,7 @@ func TestOrdersCarryTheLadderAndTheReasons(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Grace: 30 * time.Second, Kill: true}}
 	plan := evaluate(policy, parseCluster(t, `a | dev 0 | proc 5 - 0:1`), noon(0))
 	o := plan.Orders[0].Order
-	require.Equal(t, 30*time.Second, o.Grace)
+	require.Equal(t, 30*time.Second, o.Steps()[0].Wait)
 	require.True(t, o.Kill)
 	require.Equal(t, []string{plan.Findings[0].ID}, o.Terminate[0].Because)
 	require.Equal(t, []string{"Process 5 is not running in a GPU environment"}, o.Terminate[0].Why)

@@ -139,7 +139,7 @@ func (h *onceHost) Execute(_ context.Context, o order.Order, asker ending.Author
 
 func (h *onceHost) end(p snapshot.Process, o *order.Order, asker ending.Authority) {
 	key := []proc.ID{{PID: p.PID, Start: p.Start}}
-	end, earlier, err := h.register.Begin(ending.EndRequest{By: asker.Name, Order: o.ID, Grace: o.Grace}, key)
+	end, earlier, err := h.register.Begin(ending.EndRequest{By: asker.Name, Order: o.ID, Grace: o.Steps()[0].Wait}, key)
 	if err != nil || h.roll(10) {
 		return
 	}
@@ -156,7 +156,7 @@ func (h *onceHost) end(p snapshot.Process, o *order.Order, asker ending.Authorit
 			return
 		}
 	}
-	wait, kill := earlier[0].Rest(o.Grace)
+	wait, kill := earlier[0].Rest(o.Steps()[0].Wait)
 	time.Sleep(wait)
 	if kill && o.Kill && !h.roll(10) {
 		h.signal(p.PID, o, asker, true)
@@ -176,7 +176,7 @@ func (h *onceHost) signal(pid snapshot.PID, o *order.Order, asker ending.Authori
 	if !v.ended.IsZero() && !time.Now().Before(v.ended) {
 		return false
 	}
-	h.record = append(h.record, signalled{time.Now(), pid, kill, o.Grace, o.ID, asker.Name})
+	h.record = append(h.record, signalled{time.Now(), pid, kill, o.Steps()[0].Wait, o.ID, asker.Name})
 	switch {
 	case kill:
 		v.ended = time.Now()
@@ -310,7 +310,7 @@ func (c *conductor) send(p *player, grace time.Duration, kill bool, after time.D
 	if err != nil {
 		panic(err)
 	}
-	request := &agent.ExecuteRequest{Order: encoded, ID: o.ID, GraceMS: grace.Milliseconds(), Options: order.Options{Kill: kill}}
+	request := &agent.ExecuteRequest{Order: encoded, ID: o.ID, Options: order.Options{GraceMS: grace.Milliseconds(), Kill: kill}}
 	if p.claim != nil {
 		claim := *p.claim
 		claim.TakeOver = false

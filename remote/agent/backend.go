@@ -233,21 +233,14 @@ func (a *Answers) asker(r *fence.LeaseRequest) ending.Authority {
 	return ending.Authority{Name: r.ID(), Hold: func() (func(), error) { return a.Fence.Hold(r) }}
 }
 
-// MaxGrace is the longest grace that a host accepts.
-const MaxGrace = time.Hour
-
 func (r *ExecuteRequest) order() (order.Order, error) {
 	o, err := order.DecodeNative(r.Order)
 	if err != nil {
 		return o, err
 	}
-	if r.GraceMS < 0 || r.GraceMS > MaxGrace.Milliseconds() {
-		return o, fmt.Errorf("a grace of %d ms: it is 0 to %s", r.GraceMS, MaxGrace)
-	}
 	o.ID, o.Options = r.ID, r.Options
-	o.Grace = time.Duration(r.GraceMS) * time.Millisecond
 	o.SetReasons(r.AllReasons)
-	return o, nil
+	return o, o.Check()
 }
 
 const maxMessages = 1024 // of a request

@@ -112,7 +112,7 @@ func (s *scriptedSession) Write(p []byte) (int, error) {
 // flood is what a host writes to stderr.
 var flood = []byte(strings.Repeat(strings.Repeat("ä", 1<<12)+"\n", 200))
 
-var oneProcess = order.Order{Options: order.Options{Grace: time.Hour, Kill: true}, Terminate: []order.Termination{{Process: snapshot.Process{
+var oneProcess = order.Order{Options: order.Options{GraceMS: time.Hour.Milliseconds(), Kill: true}, Terminate: []order.Termination{{Process: snapshot.Process{
 	PID: 7, Start: 1, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(1)}},
 }}}}
 

@@ -72,8 +72,7 @@ type SnapshotAnswer struct {
 
 // ExecuteRequest has an order carried out.
 type ExecuteRequest struct {
-	Order   json.RawMessage `json:"report"` // order.EncodeNative
-	GraceMS int64           `json:"grace_ms"`
+	Order json.RawMessage `json:"report"` // order.EncodeNative
 	order.Options
 	ID string `json:"id,omitempty"` // of the order in the controller's log
 	order.AllReasons

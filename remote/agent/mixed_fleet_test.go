@@ -233,7 +233,7 @@ func TestTheHostUnderstandsOlderControllers(t *testing.T) {
 			o := backend.orders[0]
 			require.Equal(t, "o-1", o.ID)
 			require.True(t, o.Kill)
-			require.Equal(t, 2*time.Second, o.Grace)
+			require.Equal(t, 2*time.Second, o.Steps()[0].Wait)
 			require.True(t, o.Terminate[0].Outside())
 			require.Equal(t, snapshot.MiB(700), o.Terminate[0].Process.Usage[0].Memory)
 			require.NotZero(t, o.Terminate[0].Process.Start)

@@ -131,7 +131,7 @@ func TestOrdersInBadConversations(t *testing.T) {
 				return genvhost.Behavior{}
 			})
 			o := orderOn(s)
-			o.Grace = time.Millisecond
+			o.GraceMS = 1
 			done, err := f.Streams.Execute(t.Context(), f.Names[0], o)
 			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err), "%v", err)
 			require.Equal(t, agent.Execution{}, done)

@@ -263,8 +263,7 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Or
 	}
 	var answer Execution
 	request := ExecuteRequest{
-		Order: encoded, ID: o.ID, AllReasons: o.Reasons(),
-		GraceMS: o.Grace.Milliseconds(), Options: o.Options,
+		Order: encoded, ID: o.ID, AllReasons: o.Reasons(), Options: o.Options,
 		Lease: leaseFor(t.pool.lease.Load(), true),
 	}
 	err = t.call(ctx, RequestExecute, func() any { return request }, &answer)

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
@@ -145,7 +145,7 @@ func soonest(a, b time.Time) time.Time {
 }
 
 // longestOrders is how long orders may take: the grace of processes, and as long for the rest.
-const longestOrders = 2 * agent.MaxGrace
+const longestOrders = 2 * order.MaxGrace
 
 // stepWait says how long it may take until the next event.
 func (l *loop) stepWait() {

@@ -28,13 +28,11 @@ type OrderResult struct {
 // Undone is why nothing of the order was done, if something had one of these outcomes; else it is empty.
 func (r *OrderResult) Undone(because ...order.OutcomeStatus) (reason string) {
 	for _, o := range r.outcomes() {
-		switch o.Status {
-		default:
-			if slices.Contains(because, o.Status) {
-				reason = cmp.Or(reason, fmt.Sprintf("%s: %s", o.Status, o.Reason))
-			}
-		case order.StatusTerminated, order.StatusKilled, order.StatusSignalled, order.StatusDetached:
+		if o.Status.Ended() || o.Status == order.StatusDetached {
 			return ""
+		}
+		if slices.Contains(because, o.Status) {
+			reason = cmp.Or(reason, fmt.Sprintf("%s: %s", o.Status, o.Reason))
 		}
 	}
 	return reason

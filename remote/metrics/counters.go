@@ -154,10 +154,7 @@ func (c *Counters) Text(enforcing bool) []byte {
 func (c *Counters) writeActions(w *Writer) {
 	w.Counter("genv_terminations_total", "Processes that hosts were to end, by rule and by what came of it.", "rule",
 		"status")
-	sampleRules(w, c.terminations, []order.OutcomeStatus{
-		order.StatusTerminated, order.StatusKilled, order.StatusSignalled, order.StatusSurvived, order.StatusGone,
-		order.StatusChanged, order.StatusRefused, order.StatusFailed, order.StatusUnknown,
-	})
+	sampleRules(w, c.terminations, order.OfProcesses())
 	w.Counter("genv_detachments_total", "GPUs that were detached, by rule.", "rule")
 	for _, rule := range rules() {
 		w.Sample(float64(c.detachments[rule]), string(rule))

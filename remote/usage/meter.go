@@ -138,22 +138,17 @@ func (a *Meter) Count(now time.Time, events []enforce.Event) {
 
 func (a *Meter) outcome(hour int64, e *enforce.Event, o *order.Outcome) {
 	t, d := e.Order.ItemOf(*o)
-	switch o.Status {
-	case order.StatusTerminated, order.StatusKilled, order.StatusSignalled:
-		if t == nil {
-			return
-		}
+	switch {
+	case o.Status.Ended() && t != nil:
 		user := gpus.UserName(t.Process.Account(nil))
 		because := func(f enforce.Finding) bool { return slices.Contains(t.Because, f.ID) }
 		if i := slices.IndexFunc(e.Findings, because); user == "" && i >= 0 { // the host doesn't report owners
 			user = gpus.UserName(e.Findings[i].User, e.Findings[i].UID)
 		}
 		a.action(hour, e.Host, t.Process.Indices(), user, Amounts{Terminated: 1})
-	case order.StatusDetached:
-		if d != nil {
-			a.action(hour, e.Host, []snapshot.DeviceIndex{d.Device},
-				gpus.UserName(d.Environment.Username, &d.Environment.UID), Amounts{Detached: 1})
-		}
+	case o.Status == order.StatusDetached && d != nil:
+		a.action(hour, e.Host, []snapshot.DeviceIndex{d.Device},
+			gpus.UserName(d.Environment.Username, &d.Environment.UID), Amounts{Detached: 1})
 	}
 }
 

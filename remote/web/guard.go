@@ -26,10 +26,10 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 // userHeaders are where oauth2-proxy and others say who the user is.
 var userHeaders = []string{"X-Forwarded-User", "X-Auth-Request-User"}
 
-type userKey struct{}
+type contextKey struct{}
 
 func userOf(r *http.Request) snapshot.Username {
-	user, _ := r.Context().Value(userKey{}).(snapshot.Username)
+	user, _ := r.Context().Value(contextKey{}).(snapshot.Username)
 	return user
 }
 
@@ -53,7 +53,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 		}
 		switch user, status := s.authenticate(r); status {
 		case http.StatusOK:
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, user)))
 		case http.StatusBadRequest:
 			s.refuse(w, r, status, "The proxy's headers name more than one user.")
 		default:

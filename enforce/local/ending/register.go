@@ -148,9 +148,9 @@ type Earlier struct {
 	Sent bool          // the process got the signal; otherwise the genv that was to send it may have been killed before
 }
 
-// Rest is how long an order waits for a process, and whether SIGKILL may follow: only after SIGTERM and all of its
+// Rest is how long an order waits for a process, and whether its next step may follow: only after SIGTERM and all of its
 // grace. A nil Earlier means that the order itself asked.
-func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayKill bool) {
+func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayGoOn bool) {
 	if e == nil {
 		return grace, true
 	}

@@ -192,7 +192,7 @@ type Peer struct {
 	Login *snapshot.UID
 }
 
-type peerKey struct{}
+type contextKey struct{}
 
 // WithPeer is for http.Server.ConnContext, so that handlers find the Peer with PeerOf.
 func WithPeer(ctx context.Context, conn net.Conn) context.Context {
@@ -200,12 +200,12 @@ func WithPeer(ctx context.Context, conn net.Conn) context.Context {
 	if err != nil {
 		return ctx
 	}
-	return context.WithValue(ctx, peerKey{}, peer)
+	return context.WithValue(ctx, contextKey{}, peer)
 }
 
 // PeerOf returns who sent a request; false if it didn't come over a unix socket.
 func PeerOf(ctx context.Context) (Peer, bool) {
-	peer, known := ctx.Value(peerKey{}).(Peer)
+	peer, known := ctx.Value(contextKey{}).(Peer)
 	return peer, known
 }
 
