@@ -13,20 +13,20 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// deviceList is the devices of this machine. It is not changed after its creation.
+// deviceList has the devices of this machine. It never changes.
 type deviceList struct {
 	nvidiasmi.Listing
 	index     map[snapshot.GPUUUID]snapshot.DeviceIndex
-	unlisted  map[snapshot.GPUUUID]bool // that processes use: nvidia-smi is not called again for these
-	hidden    []snapshot.DeviceIndex    // the devices of which nvidia-smi shows this process nothing
-	contained bool                      // this process is in a container that has only some devices
-	details   nvidiasmi.Details         // asked for when there were MIG instances
-	machine   snapshot.Memory           // of the machine, where a device shares it
+	unlisted  map[snapshot.GPUUUID]bool // used by processes: nvidia-smi is not called again for these
+	hidden    []snapshot.DeviceIndex    // devices that nvidia-smi hides from this process
+	contained bool                      // this process is in a container with only some devices
+	details   nvidiasmi.Details         // only if there were MIG instances
+	machine   snapshot.Memory           // the machine's, if a device shares it
 	at        time.Time
 }
 
-// readDevices asks nvidia-smi, and attributes to devices what uses their MIG instances. What root's nvidia-smi lists is
-// published for all users.
+// readDevices asks nvidia-smi, and attributes usage of MIG instances to devices. It publishes root's list for all
+// users.
 func (c *Collector) readDevices(ctx context.Context, oldest time.Duration, usage *nvidiasmi.Usage,
 ) (*deviceList, error) {
 	l := &deviceList{at: c.Now()}
@@ -41,12 +41,11 @@ func (c *Collector) readDevices(ctx context.Context, oldest time.Duration, usage
 	l.details = l.Divide(usage, func() ([]snapshot.Device, error) { return c.SMI.List(ctx, oldest) },
 		func() (nvidiasmi.Details, error) { return c.SMI.Details(ctx, oldest) })
 	if !restricted {
-		_ = c.hardware().Publish(l.toRegister()) // without it, a user on a guarded host is told that it is missing
+		_ = c.hardware().Publish(l.toRegister()) // without it, users on a guarded host are told that it is missing
 	}
 	return l, nil
 }
 
-// readAll reads all devices of this machine.
 func (c *Collector) readAll(ctx context.Context, oldest time.Duration, l *deviceList) error {
 	listing, err := c.SMI.Devices(ctx, oldest)
 	driver, unknown := hardware.FromDriver(c.hardware().Proc)
@@ -55,7 +54,7 @@ func (c *Collector) readAll(ctx context.Context, oldest time.Duration, l *device
 		listing.GPUs = hardware.Lost(driver, err)
 	case err != nil:
 		return err
-	case c.hardware().Root && unknown == nil: // other users may be shown fewer on purpose
+	case c.hardware().Root && unknown == nil: // other users may see fewer on purpose
 		listing.GPUs = hardware.WithMissing(listing.GPUs, driver)
 	}
 	l.Listing, l.at = listing, cmp.Or(listing.Time.Began, l.at)
@@ -67,8 +66,8 @@ func (c *Collector) readAll(ctx context.Context, oldest time.Duration, l *device
 	return nil
 }
 
-// devicesFor returns the cached list if it is younger than measured and has every device in usage that nvidia-smi
-// knows; else a new one.
+// devicesFor returns the cached list if it is younger than measured and has each device in usage that nvidia-smi knows;
+// else a new one.
 func (c *Collector) devicesFor(ctx context.Context, usage *nvidiasmi.Usage, measured, oldest time.Duration,
 ) (*deviceList, error) {
 	if l := c.cached().devices; l != nil {
@@ -90,7 +89,7 @@ func (c *Collector) devicesFor(ctx context.Context, usage *nvidiasmi.Usage, meas
 	return l, nil
 }
 
-// lacks says whether a process may use a device that isn't listed, or more GPUs are lost than listed.
+// lacks says whether a process may use an unlisted device, or more GPUs are lost than listed.
 func (l *deviceList) lacks(usage *nvidiasmi.Usage) bool {
 	failed := 0
 	for i := range l.GPUs {
@@ -104,7 +103,7 @@ func (l *deviceList) lacks(usage *nvidiasmi.Usage) bool {
 	})
 }
 
-// locate finds out which MIG instances processes use. nvidia-smi is asked once for new processes.
+// locate finds the MIG instances of processes. It asks nvidia-smi once for new processes.
 func (c *Collector) locate(ctx context.Context, oldest time.Duration, usage *nvidiasmi.Usage, l *deviceList) {
 	before, after, asked := c.cached().located, make(map[nvidiasmi.App]snapshot.GPUUUID), false
 	details := l.details
@@ -147,7 +146,7 @@ func (l *deviceList) uuids() map[snapshot.DeviceIndex]snapshot.GPUUUID {
 	return uuids
 }
 
-// areRegistered says whether exactly these devices are registered, and as the GPUs of root's note if this process keeps
+// areRegistered says whether exactly these devices are registered, and as the GPUs in root's note if this process keeps
 // it. A device of unknown memory can't be registered.
 func (l *deviceList) areRegistered(files *state.Files) bool {
 	left := make(map[snapshot.DeviceIndex]*snapshot.Device, len(files.Devices))

@@ -14,31 +14,31 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// observation is what /proc shows of a process, before the state files are read.
+// observation is what /proc shows of a process before the state files are read.
 type observation struct {
-	process    snapshot.Process // with the environment of its environ alone, and neither Usage nor Inherited
-	ancestors  []proc.ID        // the nearest first, and at last the leader of its session, which may be gone
+	process    snapshot.Process // with the environment in its environ, without Usage and Inherited
+	ancestors  []proc.ID        // the nearest first, and last the leader of its session, perhaps gone
 	lineageErr error            // why they are incomplete
-	environErr error            // why the environ doesn't show the environment: a warning unless an ancestor does
+	environErr error            // why the environ can't be read: a warning unless an ancestor shows the environment
 	warnings   []string
 	member     container.ContainedProcess
-	asked      bool // its ContainerInfo needn't be asked for
+	asked      bool // ContainerInfo is complete
 }
 
 type environClaim struct {
 	eid snapshot.EnvID
-	of  proc.Stat // as runOf has it
+	of  proc.Stat // by runOf
 }
 
-// runOf is what identifies one run of a program by a process.
+// runOf identifies one run of a program by a process.
 func runOf(stat proc.Stat) proc.Stat {
 	return proc.Stat{Start: stat.Start, EnvAddress: stat.EnvAddress, Name: stat.Name}
 }
 
-// processDetails are cached for a while: they take longest to read, and rarely change while a process runs the same
-// program under the same parent and uid.
+// processDetails are cached: they take longest to read, and rarely change while a process runs the same program under
+// the same parent and uid.
 type processDetails struct {
-	run       proc.Stat // as runOf has it
+	run       proc.Stat // by runOf
 	parent    snapshot.PID
 	uid       snapshot.UID
 	at        time.Time
@@ -46,21 +46,21 @@ type processDetails struct {
 	ownerErr  error // why the owner is unknown
 	container container.ContainedProcess
 	info      *snapshot.ContainerInfo // of the container
-	asked     bool                    // whether info is what Containers said
+	asked     bool                    // Containers returned info
 	command   string
 	ancestors []proc.ID
-	stall     proc.Stall // what holds its memory, once that is known
+	stall     proc.Stall // what holds its memory, once known
 }
 
-const detailsTTL = time.Minute // for how long details and owners are cached at most
+const detailsTTL = time.Minute // maximum for details and owners
 
-// processCache is what one snapshot read of processes, for the next one.
+// processCache is what one snapshot read of processes for the next one.
 type processCache struct {
 	claims     map[snapshot.PID]environClaim
-	unverified map[snapshot.PID]environClaim // to read again; they serve where the quota of an account is used up
+	unverified map[snapshot.PID]environClaim // to read again; they serve if an account's quota is used up
 	details    map[snapshot.PID]processDetails
 	ancestors  map[proc.ID]readAncestor
-	proved     map[proc.ID]bool // processes that had a node of the driver open
+	proved     map[proc.ID]bool // processes that had a device node open
 }
 
 func newProcessCache() processCache {
@@ -75,16 +75,16 @@ type observer struct {
 	ancestors     *proc.AncestorFinder
 	brief         bool // see Collector.Brief
 	now           time.Time
-	patience      time.Duration // how long this look still waits for accounts
+	patience      time.Duration // time left to wait for accounts
 	register      *snapshot.Register
 	answers       []snapshot.Answer // that the register doesn't know
 	before, after processCache
 	quotas        proc.Quotas
-	unseen        []snapshot.Process // that the driver lists, with their devices
-	hidden        error              // what /proc says of a process that it hides (hidepid); nil for none
+	unseen        []snapshot.Process // listed by the driver, with their devices
+	hidden        error              // about a process that /proc hides (hidepid); nil for none
 }
 
-// observe reads a process, its environ only if the process or its program is new. What can't be read is unknown, with a
+// observe reads a process, its environ only if the process or its program is new. What it can't read is unknown, with a
 // warning. The only error is proc.ErrGone, with the PID if the process was seen.
 func (o *observer) observe(pid snapshot.PID) (observation, error) {
 	h, err := o.fs.Open(pid)
@@ -147,7 +147,7 @@ func (o *observer) hides(pid snapshot.PID, err error) observation {
 	return observation{process: snapshot.Process{PID: pid}, environErr: err}
 }
 
-// unreadable is why a process can't be read within bounds, if that is what err says.
+// unreadable returns why a process can't be read within limits, if err says so.
 func (d *processDetails) unreadable(h *proc.Handle, err error) *snapshot.Unreadable {
 	switch {
 	case errors.Is(err, proc.ErrTooLarge):
@@ -173,16 +173,16 @@ func (d *processDetails) unreadable(h *proc.Handle, err error) *snapshot.Unreada
 	return u
 }
 
-// hideOwner hides the environment of a process of unknown owner, too: its claim would count for that owner.
+// hideOwner also hides the environment of a process of unknown owner: its claim would count for that owner.
 func (s *observation) hideOwner(err error) {
 	s.process.EID, s.process.EnvUnknown, s.process.EnvOverwritten, s.process.Unreadable = "", true, false, nil
 	s.environErr = fmt.Errorf("the owner of process %d: %w", s.process.PID, err)
 }
 
-// accountsWithin is how long one look waits for accounts. What is unknown then is for a later one.
+// accountsWithin is how long one look waits for accounts. Later looks find out the rest.
 const accountsWithin = 500 * time.Millisecond
 
-// awaitAccount is the account of a uid. One look waits for all together: users can have many subordinate uids.
+// awaitAccount returns the account of a uid. One look waits for all together: users can have many subordinate uids.
 func (o *observer) awaitAccount(uid snapshot.UID) (snapshot.UID, error) {
 	account, err := o.fs.Account(uid)
 	if err == nil || o.patience <= 0 {
@@ -196,8 +196,8 @@ func (o *observer) awaitAccount(uid snapshot.UID) (snapshot.UID, error) {
 	return account, err
 }
 
-// claim returns the cached claim of the same program, or reads it. If the account's quota is used up, the last one
-// serves for any program: otherwise renaming a process could make it unknown.
+// claim returns the cached claim of the same program, or reads it. If the account's quota is used up, the last claim
+// counts for any program: otherwise renaming a process could make it unknown.
 func (o *observer) claim(h *proc.Handle, stat proc.Stat) (environClaim, error) {
 	now := runOf(stat)
 	last, known := o.before.claims[h.PID]
@@ -225,12 +225,12 @@ func readClaim(h *proc.Handle) (snapshot.EnvID, error) {
 	return snapshot.Claim(value), err
 }
 
-// details returns the cached details if they are still valid. The error is about the ancestors.
+// details returns the cached details if still valid. The error is about the ancestors.
 func (o *observer) details(h *proc.Handle, stat proc.Stat, uid snapshot.UID) (d processDetails, err error) {
 	run := runOf(stat)
 	d, known := o.before.details[h.PID]
 	same := known && d.run == run && d.parent == stat.PPID && d.uid == uid && run.EnvAddress != 0
-	// they expire one after the other: no snapshot reads those of all the processes of a host
+	// They expire one by one, so that no snapshot reads all processes of a host.
 	if same && o.now.Sub(d.at) < detailsTTL-time.Duration(h.PID%20)*time.Second {
 		return d, nil
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ErrIncomplete means that nvidia-smi shows this user fewer devices than the driver has: these can't be registered.
+// ErrIncomplete means that nvidia-smi hides devices of the driver from this user: they can't be registered.
 var ErrIncomplete = errors.New("nvidia-smi shows this user only some of this host's GPUs: `sudo genv usage " +
 	"snapshot` registers all of them")
 
@@ -28,8 +28,8 @@ func (c *Collector) hardware() hardware.Catalog {
 	return s
 }
 
-// ListDevices lists the devices to register: nvidia-smi's, or for users on a guarded host those that root has
-// published. The error is nvidia-smi's, hardware.ErrNotPublished or ErrIncomplete.
+// ListDevices lists the devices to register: nvidia-smi's, or for users on a guarded host those published by root. The
+// error is nvidia-smi's, hardware.ErrNotPublished or ErrIncomplete.
 func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) {
 	if c.hardware().Restricted(c.Now()) {
 		return c.published()
@@ -49,8 +49,8 @@ func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) 
 	return c.complete(devices, registered)
 }
 
-// complete are the devices to register. If nvidia-smi lists fewer than the driver has, root keeps the others as they
-// are registered; other users get ErrIncomplete.
+// complete returns the devices to register. If nvidia-smi lists fewer than the driver has, root keeps the registration
+// of the others; other users get ErrIncomplete.
 func (c *Collector) complete(devices *deviceList, registered []snapshot.Device) ([]snapshot.Device, error) {
 	source := c.hardware()
 	if source.Restricted(c.Now()) {
@@ -71,7 +71,7 @@ func (c *Collector) complete(devices *deviceList, registered []snapshot.Device) 
 	return found, nil
 }
 
-// published are the devices that root has published. The driver's /proc folder doesn't know their memory, without which
+// published returns the devices published by root. The driver's /proc folder doesn't know their memory, without which
 // they can't be registered.
 func (c *Collector) published() ([]snapshot.Device, error) {
 	known, err := c.hardware().Known()
@@ -84,7 +84,7 @@ func (c *Collector) published() ([]snapshot.Device, error) {
 	return hardware.Devices(known), nil
 }
 
-// Instances are the devices with their MIG instances. The error is nvidia-smi's or hardware.ErrNotPublished.
+// Instances lists the devices with their MIG instances. The error is nvidia-smi's or hardware.ErrNotPublished.
 func (c *Collector) Instances(ctx context.Context) ([]snapshot.Device, error) {
 	devices, err := c.readDevices(ctx, 0, new(nvidiasmi.Usage))
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *Collector) Instances(ctx context.Context) ([]snapshot.Device, error) {
 	return devices.toRegister(), nil
 }
 
-// GPUs asks nvidia-smi which GPU each device is. Processes are attributed by its answer from then on.
+// GPUs asks nvidia-smi which GPU each device is. From then on processes are attributed by its answer.
 func (c *Collector) GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot.GPUUUID, error) {
 	l, err := c.readDevices(ctx, 0, new(nvidiasmi.Usage))
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Collector) GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot
 	return l.uuids(), nil
 }
 
-// readRestricted lists the devices that root has published, with what nvidia-smi shows this process of them.
+// readRestricted lists the devices published by root, with what nvidia-smi shows this process of them.
 func (c *Collector) readRestricted(ctx context.Context, oldest time.Duration, l *deviceList) error {
 	known, err := c.hardware().Known()
 	if err != nil {
@@ -126,15 +126,15 @@ func (c *Collector) apps(ctx context.Context, oldest time.Duration) (nvidiasmi.U
 	return usage, err
 }
 
-// Hidden are the devices of which nvidia-smi shows this process nothing.
+// Hidden lists the devices that nvidia-smi hides from this process.
 func (c *Collector) Hidden() []snapshot.DeviceIndex {
 	return cmp.Or(c.cached().devices, &deviceList{}).hidden
 }
 
-// StateWarnings are those about the state files, of the last snapshot.
+// StateWarnings returns the last snapshot's warnings about the state files.
 func (c *Collector) StateWarnings() []string { return c.cached().state }
 
-// HiddenWarning says why nothing is known of the Hidden devices; empty if there are none.
+// HiddenWarning says why the Hidden devices are unknown; empty if there are none.
 func (c *Collector) HiddenWarning() string {
 	return cmp.Or(c.cached().devices, &deviceList{}).hiddenWarning()
 }
@@ -150,7 +150,7 @@ func (l *deviceList) hiddenWarning() string {
 	return fmt.Sprintf(words, text.JoinIndices(l.hidden))
 }
 
-// LastLook is what root's genv saw last of the GPUs, for users whose own look takes too long.
+// LastLook is root's last look at the GPUs, for users whose own look takes too long.
 type LastLook struct {
 	Schema string     `json:"schema"`
 	Time   time.Time  `json:"time"`
@@ -159,18 +159,18 @@ type LastLook struct {
 
 const lastLookSchema = "genv.last-look/1"
 
-// lastLook is not synced: it means nothing after a crash of the machine.
+// lastLook is not synced: it is worthless after a crash of the machine.
 var lastLook = folder.Note[LastLook]{
 	Name: "last-look.json", Max: 1 << 20, Mode: 0o644, Invalid: hardware.ErrGarbled,
 	Check: func(l *LastLook) error { return folder.CheckSchema(l.Schema, lastLookSchema) },
 }
 
 const (
-	lastLookAge  = time.Minute     // how old a look of root's may be that counts
-	publishEvery = lastLookAge / 6 // how often a look that found nothing new is published again
+	lastLookAge  = time.Minute     // of a look that counts
+	publishEvery = lastLookAge / 6 // for looks that found nothing new
 )
 
-// publishLook keeps what root's look found. Without it, users whose look takes too long get no GPUs.
+// publishLook stores root's look. Without it, users whose look takes too long get no GPUs.
 func (c *Collector) publishLook(s *snapshot.Snapshot, again bool) {
 	source, last := c.hardware(), c.cached().published
 	recent := c.Now().Sub(last.Time).Abs() < publishEvery
@@ -189,7 +189,7 @@ func (c *Collector) publishLook(s *snapshot.Snapshot, again bool) {
 	}
 }
 
-// LastLook is what root's genv saw within the last minute; ok is false if that isn't known.
+// LastLook returns root's look of the last minute; ok is false without one.
 func (c *Collector) LastLook() (l LastLook, ok bool) {
 	run := c.hardware().Run
 	if run == "" {
@@ -202,7 +202,7 @@ func (c *Collector) LastLook() (l LastLook, ok bool) {
 	return l, true
 }
 
-// Free are the GPUs that were free then.
+// Free lists the GPUs that were free then.
 func (l *LastLook) Free() []snapshot.DeviceIndex {
 	free := []snapshot.DeviceIndex{}
 	for i := range l.GPUs {

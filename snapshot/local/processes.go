@@ -20,8 +20,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// observe reads the processes that use devices from /proc, except for what is cached. Hidden processes are an error of
-// a Brief look, which can't say that.
+// observe reads the processes on devices from /proc or the cache. Hidden processes are an error for a Brief look, which
+// can't report them.
 func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices *deviceList, before processCache,
 ) (*observer, []observation, []string, error) {
 	used, warnings := usage.Processes(devices.index)
@@ -36,7 +36,7 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 		before: before, after: newProcessCache(), quotas: proc.Quotas{}, patience: accountsWithin,
 	}
 	read, errs := make([]observation, len(used)), make([]error, len(used))
-	for _, i := range rand.Perm(len(used)) { // what the quotas of accounts leave out, a later look reaches
+	for _, i := range rand.Perm(len(used)) { // so that a later look reaches what quotas leave out
 		read[i], errs[i] = o.observe(used[i].PID)
 	}
 	seen := make([]observation, 0, len(used))
@@ -47,7 +47,7 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 			if _, known := before.details[u.PID]; !known && s.process.PID == 0 {
 				o.unseen = append(o.unseen, *u)
 			}
-			continue // otherwise it has ended after nvidia-smi listed it
+			continue // or it ended after nvidia-smi listed it
 		}
 		s.process.Usage, s.process.Instances = u.Usage, u.Instances
 		seen = append(seen, s)
@@ -62,7 +62,7 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 	return o, seen, warnings, nil
 }
 
-// startOf is the start time of a process that was started at a time; the highest one where either is unknown.
+// startOf is the start time of a process that starts at a time; the highest one if unknown.
 func startOf(at time.Time) snapshot.StartTime {
 	now := proc.StartTimeNow()
 	if at.IsZero() || now == 0 {
@@ -71,7 +71,7 @@ func startOf(at time.Time) snapshot.StartTime {
 	return now - min(now, snapshot.StartTime(time.Since(at)/proc.Tick)) + 1
 }
 
-// slowWarning changes only twice a minute, so that it isn't news in each cycle.
+// slowWarning changes only twice a minute, so that it isn't new in each cycle.
 func slowWarning(at time.Time) string {
 	const step = 30 * time.Second
 	age := (time.Since(at) + step - 1).Truncate(step)
@@ -89,7 +89,7 @@ func (o *observer) unseenWarnings() (warnings []string) {
 	return warnings
 }
 
-// askAboutContainers completes processes in containers. The next snapshot asks again for what is unknown.
+// askAboutContainers completes processes in containers. The next snapshot asks again about unknown ones.
 func (c *Collector) askAboutContainers(ctx context.Context, o *observer, seen []observation) {
 	if c.Containers == nil {
 		return
@@ -113,8 +113,8 @@ func (c *Collector) askAboutContainers(ctx context.Context, o *observer, seen []
 	}
 }
 
-// prove finds out which processes have, or had, a node of the driver open; that one has none, only a finished search
-// shows. Those with few files come first, equal ones in any order.
+// prove finds out which processes have, or had, a device node open; only a finished search shows that there is none. It
+// begins with processes of few files, and takes equal ones in random order.
 func (o *observer) prove(seen []observation) {
 	order, files := rand.Perm(len(seen)), make([]int64, len(seen))
 	for i := range seen {
@@ -147,7 +147,7 @@ func accountOf(p *snapshot.Process) (a proc.QuotaKey) {
 	return a
 }
 
-// findHolders finds, for each process that isn't proved, an unlisted one of the same user that has a node open: it may
+// findHolders finds, for each process without a node, an unlisted process of the same user with a node open, which may
 // be the one that computes.
 func (o *observer) findHolders(seen []observation) {
 	listed, missing := make(map[snapshot.PID]bool), make(map[snapshot.UID][]*snapshot.Process)
@@ -176,8 +176,8 @@ func (o *observer) findHolders(seen []observation) {
 	}
 }
 
-// mayDraw says whether a process may be one of a desktop: it has a node of /dev/dri open, or another process of its
-// account draws. True is also unknown.
+// mayDraw says whether a process may belong to a desktop: it has a node of /dev/dri open, or another process of its
+// account draws. True may be unknown.
 func (o *observer) mayDraw(p *snapshot.Process, drawing map[snapshot.PID]snapshot.ProcessType) bool {
 	const majorDRI = 226 // the major number of the nodes in /dev/dri (Documentation/admin-guide/devices.txt)
 	for pid := range drawing {
@@ -195,7 +195,7 @@ var (
 )
 
 // resolve finds the environments of processes in the state files, which are read after the processes. With readErr, or
-// PIDs of another namespace, only an environ shows one.
+// with PIDs of another namespace, only the environ counts.
 func (o *observer) resolve(seen []observation, files state.Files, readErr error) ([]snapshot.Process, []string) {
 	if readErr != nil || files.LivenessUnknown {
 		readErr, files = errNoStateFiles, state.Files{}
@@ -241,7 +241,7 @@ func (o *observer) assign(s *observation, readErr error) snapshot.Owner {
 	return owner
 }
 
-// remember notes an answer that the process may stop to show.
+// remember stores an answer that the process may stop to show.
 func (o *observer) remember(s *observation, owner *snapshot.Owner,
 	environments map[snapshot.EnvID]*snapshot.Environment,
 ) {
@@ -255,7 +255,7 @@ func (o *observer) remember(s *observation, owner *snapshot.Owner,
 	}
 }
 
-// lineage is a process and its ancestors for Register.Owner; without the state files, the process alone.
+// lineage yields a process and its ancestors for Register.Owner; without the state files only the process.
 func (o *observer) lineage(s *observation, readErr error) iter.Seq2[snapshot.Relative, error] {
 	return func(yield func(snapshot.Relative, error) bool) {
 		self := snapshot.Relative{PID: s.process.PID, Start: s.process.Start, UID: s.account, Claim: s.claim}
@@ -295,8 +295,8 @@ type readAncestor struct {
 	unread error
 }
 
-// verify returns proc.ErrGone for an ancestor that has ended since. The leader of a session, of which no start time is
-// known, keeps its PID as long as the session lasts.
+// verify returns proc.ErrGone for an ancestor that has ended since. A session's leader, whose start time is unknown,
+// keeps its PID for as long as the session lasts.
 func (o *observer) verify(a proc.ID) error {
 	stat, err := o.fs.Stat(a.PID)
 	if err == nil && a.Start != 0 && stat.Start != a.Start {
@@ -305,7 +305,7 @@ func (o *observer) verify(a proc.ID) error {
 	return err
 }
 
-// ancestor is what is known of an ancestor. It is read again after a while.
+// ancestor reads an ancestor, again after detailsTTL.
 func (o *observer) ancestor(a proc.ID) (readAncestor, error) {
 	known, ok := o.after.ancestors[a]
 	if ok {
@@ -346,8 +346,8 @@ func (o *observer) claimOf(a proc.ID) (snapshot.EnvID, error) {
 	return eid, err
 }
 
-// dropped makes the environment of a process unknown if no file has it any more, although root saw it for that user:
-// genv 1.4.3 drops it with its shell, jobs or not, and any user can replace shared files. It returns a warning.
+// dropped makes the environment of a process unknown if it is in no file any more, although root saw it for that user:
+// genv 1.4.3 drops it with its shell, even with jobs, and any user can replace shared files. It returns a warning.
 func dropped(s *snapshot.Snapshot, files *state.Files) []string {
 	found := 0
 	for i := range s.Processes {

@@ -17,23 +17,23 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-const oldestAnswer = time.Minute // how old an answer of nvidia-smi may be where no new one comes in time
+const oldestAnswer = time.Minute // of nvidia-smi, if no new one comes in time
 
-// Age says how old what nvidia-smi says may be.
+// Age limits the age of nvidia-smi's answers.
 type Age struct {
 	Measured time.Duration // the list of devices, with UsedMemory, Utilization, Temperature and Power
-	Oldest   time.Duration // any answer where no new one comes in time; 0 takes no earlier answer
-	Until    time.Time     // when waiting for an answer ends; zero for the end of the context
+	Oldest   time.Duration // any answer, if no new one comes in time; 0 takes no earlier one
+	Until    time.Time     // when to stop waiting; zero for the end of the context
 }
 
-// Snapshot collects a snapshot, with the processes in the order of PIDs. An error, of nvidiasmi or the context, means
-// that nothing is known. If the state files can't be read, what is attached is unknown (see Device.Unidentified); for a
-// Brief snapshot, which can't say that, it is an error.
+// Snapshot collects a snapshot with the processes in the order of PIDs. An error, of nvidiasmi or the context, means
+// that nothing is known. If the state files can't be read, attachments are unknown (see Device.Unidentified); for a
+// Brief snapshot, which can't express that, it is an error.
 func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	return c.SnapshotWithin(ctx, Age{Measured: c.DeviceListTTL})
 }
 
-// SnapshotWithin is Snapshot with answers of nvidia-smi that are as old as age allows.
+// SnapshotWithin is Snapshot with answers of nvidia-smi as old as age allows.
 func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snapshot, error) {
 	asking := ctx
 	if !age.Until.IsZero() {
@@ -47,7 +47,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	}
 	measured := min(age.Measured, c.DeviceListTTL)
 	if usage.Time.Ended.Sub(usage.Time.Began) > time.Second {
-		measured /= 2 // a slow driver has a new list before the old one is too old
+		measured /= 2 // get a slow driver's new list before the old one expires
 	}
 	devices, err := c.devicesFor(asking, &usage, measured, age.Oldest)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if unread != nil && (c.Brief || ctx.Err() != nil || !errors.Is(unread, errNoStateFiles)) {
 		return nil, unread
 	}
-	// Where no process uses a device, most looks find what the last one did. Nobody changes its devices.
+	// Without processes on devices, most looks find what the last one did. The cached devices never change.
 	idle := len(usage.Apps)+len(usage.NotListed)+len(usage.Warnings)+usage.Lost == 0 && !usage.Time.Late
 	if last := c.cached(); idle && last.idle != nil && last.idleList == devices && last.idleFiles.Equal(files.At) {
 		s := new(*last.idle)
@@ -100,7 +100,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	return s, nil
 }
 
-// describeHost adds what is true of the host, and what was left out, and publishes the look.
+// describeHost adds facts about the host, and publishes the look.
 func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files, again bool) {
 	_, offset := c.Now().Zone()
 	s.UTCOffset = &offset
@@ -130,9 +130,9 @@ func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files, again
 	}
 }
 
-// noteRuns finds out which environments are those of `genv run`.
+// noteRuns marks the environments of `genv run`.
 func (c *Collector) noteRuns(s *snapshot.Snapshot) {
-	s.Environments = slices.Clone(s.Environments) // the cached ones stay as they are
+	s.Environments = slices.Clone(s.Environments) // the cached ones must not change
 	for i := range s.Environments {
 		if e := &s.Environments[i]; len(e.PIDs) == 1 && len(e.KernelIDs) == 0 {
 			p, err := c.Proc.Stat(e.PIDs[0])
@@ -141,7 +141,7 @@ func (c *Collector) noteRuns(s *snapshot.Snapshot) {
 	}
 }
 
-// described are the registered devices. Of those in doubt there may be processes that aren't in the snapshot.
+// described returns the registered devices. Doubtful ones may have processes that aren't in the snapshot.
 func described(registered []snapshot.Device, found *deviceList, doubtful []snapshot.DeviceIndex) []snapshot.Device {
 	devices := snapshot.Described(registered, found.toRegister())
 	for _, index := range doubtful {
@@ -152,7 +152,7 @@ func described(registered []snapshot.Device, found *deviceList, doubtful []snaps
 	return devices
 }
 
-// doubtful are the devices on which the driver lists processes that can't be seen, or of which the PID isn't proved.
+// doubtful lists the devices with listed processes that can't be seen or have no device node.
 func (o *observer) doubtful(processes []snapshot.Process) (devices []snapshot.DeviceIndex) {
 	for i := range o.unseen {
 		devices = append(devices, o.unseen[i].Indices()...)
@@ -165,7 +165,7 @@ func (o *observer) doubtful(processes []snapshot.Process) (devices []snapshot.De
 	return devices
 }
 
-// unexplained are the devices that computed in two measurements without a process.
+// unexplained lists the devices that computed without a process in two measurements.
 func (c *Collector) unexplained(usage nvidiasmi.Usage, l *deviceList) (devices []snapshot.DeviceIndex) {
 	const busyPercent = 5 // the utilization above which something computes
 	before, after := c.cached().loaded, make(map[snapshot.GPUUUID]time.Time)
@@ -184,12 +184,12 @@ func (c *Collector) unexplained(usage nvidiasmi.Usage, l *deviceList) (devices [
 	return devices
 }
 
-// Processes is the part of a snapshot that `--type processes` prints, and its warnings. If the state files can't be
-// read, only the environ of a process shows its environment. If no process uses a device, nvidia-smi is called once and
-// the state files are not read.
+// Processes is the part of a snapshot for `--type processes`, and its warnings. If the state files can't be read, only
+// a process's environ shows its environment. If no process uses a device, it calls nvidia-smi once and doesn't read the
+// state files.
 //
-// Processes does not use the cache, but updates it: a process that has overwritten its claim would otherwise be judged
-// by the old claim, and spared for the new one, in every cycle.
+// It updates the cache, but does not use it: a process that has overwritten its claim would otherwise be judged by the
+// old claim, and spared for the new one, in every cycle.
 func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string, error) {
 	usage, err := c.apps(ctx, 0)
 	if err != nil {
@@ -226,7 +226,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 	return processes, append(warnings, more...), nil
 }
 
-// Environments is the part of a snapshot that `--type envs` prints, and its warnings. It never runs nvidia-smi.
+// Environments is the part of a snapshot for `--type envs`, and its warnings. It never runs nvidia-smi.
 func (c *Collector) Environments(ctx context.Context) ([]snapshot.Environment, []string, error) {
 	files, err := c.StateFiles.Read(ctx)
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
@@ -235,8 +235,8 @@ func (c *Collector) Environments(ctx context.Context) ([]snapshot.Environment, [
 	return files.Environments, fileWarnings(files), nil
 }
 
-// Devices is the part of a snapshot that `--type devices` prints, and its warnings. It runs nvidia-smi, by ListDevices,
-// only when no devices are registered yet.
+// Devices is the part of a snapshot for `--type devices`, and its warnings. It runs nvidia-smi, by ListDevices, only if
+// no devices are registered yet.
 func (c *Collector) Devices(ctx context.Context) ([]snapshot.Device, []string, error) {
 	files, err := c.StateFiles.Read(ctx)
 	if errors.Is(err, state.ErrNoDevices) {
@@ -251,7 +251,7 @@ func (c *Collector) Devices(ctx context.Context) ([]snapshot.Device, []string, e
 	return files.Devices, fileWarnings(files), nil
 }
 
-// readFiles reads the state files, and registers the devices if others are registered. An error about them wraps
+// readFiles reads the state files, and registers the devices if they differ. Errors about the files wrap
 // errNoStateFiles.
 func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.Files, error) {
 	files, err := c.StateFiles.Read(ctx)
@@ -267,15 +267,15 @@ func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.F
 		registered, err := c.StateFiles.RegisterDevices(ctx, found)
 		registered.Warnings = text.Union(files.Warnings, registered.Warnings)
 		return registered, err
-	case err == nil: // what is registered is more than this process sees
+	case err == nil: // more is registered than this process sees
 		return files, nil
 	}
 	return state.Files{}, registerErr
 }
 
-// fileWarnings are those of the state files, and of environments with another owner by the kernel.
+// fileWarnings lists those of the state files, and environments with another owner according to the kernel.
 func fileWarnings(files state.Files) []string {
-	const maxMismatches = 20 // that are named: any user can register thousands of them
+	const maxMismatches = 20 // to name: any user can register thousands
 	warnings := slices.Clone(files.Warnings)
 	mismatches := 0
 	for i := range files.Environments {

@@ -13,21 +13,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// sortedOutput is what nvidia-smi printed in one call, line by line.
+// sortedOutput is the output of one call, sorted by lines.
 type sortedOutput struct {
-	lines    []string // of stdout, without remarks: rows, or why all of it failed
-	lost     []GPU    // of which the handle can't be determined
+	lines    []string // of stdout without remarks: rows, or the reason of a failure
+	lost     []GPU    // whose handle can't be determined
 	warnings []string
 	out      RunResult
 }
 
-// The exit codes of an answer that lacks nothing but lost GPUs: a corrupted infoROM is only a warning.
+// Exit codes of complete answers: a corrupted infoROM is only a warning.
 const (
 	exitInfoROM = 14
 	exitLost    = 15
 )
 
-// Split separates the remarks in an output from the rest, which is complete if it lacks nothing but lost GPUs.
+// Split separates remarks from the rest of an output, and says whether it lacks nothing but lost GPUs.
 func Split(out RunResult) (rest, remarks []byte, complete bool) {
 	a := &sortedOutput{out: out}
 	for line := range bytes.Lines(out.Stdout) {
@@ -40,7 +40,6 @@ func Split(out RunResult) (rest, remarks []byte, complete bool) {
 	return rest, remarks, a.complete()
 }
 
-// complete says whether the exit code is that of an answer that lacks nothing but lost GPUs.
 func (a *sortedOutput) complete() bool {
 	return slices.Contains([]int{0, exitInfoROM, exitLost}, a.out.ExitCode)
 }
@@ -71,7 +70,7 @@ func sortLines(out RunResult) *sortedOutput {
 	return a
 }
 
-// remark takes a line that is about a GPU, or a warning.
+// remark takes a line about a lost GPU, or a warning.
 func (a *sortedOutput) remark(line string) bool {
 	line = strings.TrimSpace(line)
 	if strings.HasPrefix(line, "WARNING:") {
@@ -93,19 +92,19 @@ func (a *sortedOutput) remark(line string) bool {
 	return true
 }
 
-// lostLine is what drivers print in place of a GPU, with its index, its address, or both: "GPU
-// 0000:02:00.0: …", "GPU0000:02:00.0: …" or "GPU3: 0000:04:00.0: …".
+// lostLine is printed in place of a GPU, with its index, its address, or both: "GPU 0000:02:00.0: …",
+// "GPU0000:02:00.0: …" or "GPU3: 0000:04:00.0: …".
 var lostLine = text.Pattern(`^Unable to determine the device handle for (?i:gpu) ?` +
 	`(?:(?:(\d{1,4}): ?)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])|(\d{1,4}):)?`)
 
-const noIndex = -1 // nvidia-smi doesn't say the index
+const noIndex = -1 // unknown
 
 func (a *sortedOutput) failure() error {
 	line, err := diagnose(a.out)
 	return &ExitError{Err: err, ExitCode: a.out.ExitCode, Text: line}
 }
 
-// diagnose finds out why there is no row, and which line says so.
+// diagnose finds out why there is no row, and the line that says so.
 func diagnose(out RunResult) (line string, err error) {
 	first := ""
 	for _, stream := range [][]byte{out.Stdout, out.Stderr} {
@@ -156,7 +155,7 @@ var (
 type ExitError struct {
 	Err      error
 	ExitCode int
-	Text     string // the line of the output that says why, quoted; may be empty
+	Text     string // the output's line with the reason, quoted; may be empty
 }
 
 func (e *ExitError) Error() string {
@@ -168,7 +167,7 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// ShowsNone says whether an error means that nvidia-smi shows this user no GPU, as where a guard lets none through.
+// ShowsNone says whether an error means that nvidia-smi shows this user no GPU, as under a guard.
 func ShowsNone(err error) bool { return errors.Is(err, ErrNoDevices) || errors.Is(err, ErrPermission) }
 
 var symptoms = []struct {
@@ -188,13 +187,13 @@ var symptoms = []struct {
 	{"Insufficient Permissions", ErrPermission},
 }
 
-// exitCodes are the return codes listed in nvidia-smi(1), for failures without a known text.
+// exitCodes has return codes of nvidia-smi(1), for failures without a known text.
 var exitCodes = map[int]error{
 	4: ErrPermission, 6: ErrNoDevices, 9: ErrNoDriver, 12: ErrNotInstalled, exitLost: ErrGPULost,
 	18: ErrVersionMismatch, 127: ErrNotInstalled,
 }
 
-// lines are the non-blank lines of an output, without trailing white space.
+// lines yields the non-blank lines, without trailing white space.
 func lines(data []byte) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(string(data)) {
@@ -206,7 +205,7 @@ func lines(data []byte) iter.Seq[string] {
 	}
 }
 
-// known is the value of a field, or "" if the driver does not report it: "N/A", or any text in brackets.
+// known returns a field's value, or "" if the driver does not report it: "N/A", or any text in brackets.
 func known(field string) string {
 	field = strings.TrimSpace(field)
 	if field == "N/A" || strings.HasPrefix(field, "[") && strings.HasSuffix(field, "]") {
@@ -215,17 +214,17 @@ func known(field string) string {
 	return field
 }
 
-// silent are the texts that say nothing about the health of a GPU.
+// silent has texts that say nothing about a GPU's health.
 var silent = []string{
 	"N/A", "[N/A]", "[Not Supported]", "[Insufficient Permissions]", "[No Permission]",
 	"[Function Not Found]", "[Requested functionality has been deprecated]",
 }
 
-// gpuRow notes the error texts in a row of a GPU.
+// gpuRow collects the error texts in a GPU's row.
 type gpuRow struct {
 	failed  bool
 	errors  []string   // each once
-	columns [][]string // for each error, those that have it
+	columns [][]string // those with each error
 }
 
 func (r *gpuRow) note(text, column string) {
@@ -237,8 +236,7 @@ func (r *gpuRow) note(text, column string) {
 	r.columns[i] = append(r.columns[i], column)
 }
 
-// value is the value of a field, or "" if the driver does not report it. A GPU has failed if the text says so, or if a
-// vital value is an error text.
+// value is known, but notes error texts. A GPU has failed if the text says so, or a vital value is an error text.
 func (r *gpuRow) value(column, field string, vital bool) string {
 	field = strings.TrimSpace(field)
 	if known(field) != "" || field == "" || slices.Contains(silent, field) {
@@ -257,7 +255,7 @@ func (r *gpuRow) problem() string {
 	return strings.Join(parts, "; ")
 }
 
-// number is a value from 0 to limit; ok is false for what no GPU can have.
+// number parses a value from 0 to limit; ok is false for what no GPU can have.
 func number(value string, limit int64) (n int64, ok bool) {
 	parsed, err := strconv.ParseUint(strings.TrimSpace(value), 10, 63)
 	return int64(parsed), err == nil && int64(parsed) <= limit
@@ -282,7 +280,7 @@ func (r *gpuRow) percent(field string) *int {
 	return ifSo(&percent, ok)
 }
 
-// celsius is a temperature, which may be below zero.
+// celsius may be below zero.
 func (r *gpuRow) celsius(field string) *int {
 	n, err := strconv.Atoi(r.value("temperature", field, false))
 	return ifSo(&n, err == nil && snapshot.CheckTemperature(n) == nil)
@@ -309,7 +307,7 @@ func (r *gpuRow) uuid(field string) snapshot.GPUUUID {
 	return snapshot.GPUUUID(value)
 }
 
-// isUUID says whether a text looks like "GPU-…" or "MIG-…", the latter with slashes in older drivers.
+// isUUID accepts "GPU-…" and "MIG-…", the latter with slashes in older drivers.
 func isUUID(s string) bool {
 	return s != "" && len(s) <= 128 && text.IsMadeOf(s, "-_/")
 }

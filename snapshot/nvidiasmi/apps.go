@@ -13,25 +13,24 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// App is a compute process on a device. A process appears once for each device that it uses, with or without MIG
-// instances.
+// App is a compute process on a device, once for each of its devices.
 type App struct {
 	GPU      snapshot.GPUUUID
 	PID      snapshot.PID
 	Memory   snapshot.Memory  // unknown if the driver does not report it
-	Instance snapshot.GPUUUID // the MIG instance that it uses, if Locate or ToParents tells it
+	Instance snapshot.GPUUUID // its MIG instance, if Locate or ToParents found it
 }
 
-// Usage is who uses the devices.
+// Usage has the users of devices.
 type Usage struct {
 	Apps      []App
-	NotListed []snapshot.GPUUUID // the devices of which the driver does not list the processes; "" is any device
-	Lost      int                // how many GPUs nvidia-smi says here that are lost
+	NotListed []snapshot.GPUUUID // devices whose processes the driver doesn't list; "" is any
+	Lost      int                // number of GPUs that nvidia-smi reports here as lost
 	Warnings  []string
 	Time      Time
 }
 
-// GPUs are the ids of all devices and MIG instances in it.
+// GPUs lists the ids of all its devices and MIG instances.
 func (u *Usage) GPUs() []snapshot.GPUUUID {
 	all := slices.Clone(u.NotListed)
 	for i := range u.Apps {
@@ -40,7 +39,7 @@ func (u *Usage) GPUs() []snapshot.GPUUUID {
 	return all
 }
 
-// ToParents attributes to GPUs what is listed for their MIG instances, named by UUIDs or "MIG-GPU-…/1/0".
+// ToParents attributes what is listed for MIG instances, named by UUIDs or "MIG-GPU-…/1/0", to their GPUs.
 func (u *Usage) ToParents(gpus []GPU) {
 	for i := range u.Apps {
 		app := &u.Apps[i]
@@ -55,7 +54,7 @@ func (u *Usage) ToParents(gpus []GPU) {
 	}
 }
 
-// parentOf is the GPU that a MIG instance is part of, and whether that lists it; id itself for anything else.
+// parentOf returns a MIG instance's GPU, and whether that lists it; id itself for anything else.
 func parentOf(id snapshot.GPUUUID, gpus []GPU) (gpu snapshot.GPUUUID, listed bool) {
 	if !isInstance(id) {
 		return id, false
@@ -72,7 +71,7 @@ func parentOf(id snapshot.GPUUUID, gpus []GPU) (gpu snapshot.GPUUUID, listed boo
 
 func isInstance(id snapshot.GPUUUID) bool { return strings.HasPrefix(string(id), "MIG-") }
 
-// Locate sets which MIG instances processes use: find says it of a process on a GPU with these instances.
+// Locate sets the MIG instances of processes. find returns that of a process on a GPU with these instances.
 func (u *Usage) Locate(gpus []GPU, find func(app App, instances []snapshot.Instance) snapshot.GPUUUID) {
 	for i := range u.Apps {
 		app := &u.Apps[i]
@@ -83,7 +82,7 @@ func (u *Usage) Locate(gpus []GPU, find func(app App, instances []snapshot.Insta
 	}
 }
 
-// Unreported are the devices of which the driver doesn't list the processes: all, if one of them isn't known.
+// Unreported lists the devices whose processes the driver doesn't list: all, if one of them is unknown.
 func (u *Usage) Unreported(devices []snapshot.Device) (indices []snapshot.DeviceIndex) {
 	anyOf := slices.ContainsFunc(u.NotListed, func(gpu snapshot.GPUUUID) bool {
 		return gpu == "" || !slices.ContainsFunc(devices, func(d snapshot.Device) bool { return d.UUID == gpu })
@@ -96,21 +95,21 @@ func (u *Usage) Unreported(devices []snapshot.Device) (indices []snapshot.Device
 	return indices
 }
 
-// AppsArgs are the arguments for the output that ParseApps reads. They don't ask for the name of a process, into which
-// a user can put a newline and a line about another user's process.
+// AppsArgs returns the arguments for ParseApps. They don't ask for names of processes: a user can put a newline and a
+// line about another user's process into a name.
 func AppsArgs() []string {
 	return []string{"--query-compute-apps=gpu_uuid,pid,used_gpu_memory", "--format=csv,noheader,nounits"}
 }
 
-// Apps lists the compute processes, in the order of nvidia-smi.
+// Apps lists the compute processes in nvidia-smi's order.
 func (q *Querier) Apps(ctx context.Context, oldest time.Duration) (Usage, error) {
 	usage, at, err := query(ctx, q, AppsArgs(), oldest, ParseApps)
 	usage.Time = at
 	return usage, err
 }
 
-// ParseApps parses the answer for AppsArgs. A row that is not understood may be any process on its GPU, or on any. The
-// error is an *ExitError.
+// ParseApps parses the answer for AppsArgs. A row that it doesn't understand may be any process on its GPU, or on any
+// GPU. The error is an *ExitError.
 func ParseApps(out RunResult) (Usage, error) {
 	a := sortLines(out)
 	usage := Usage{Lost: len(a.lost)}
@@ -146,8 +145,8 @@ func ParseApps(out RunResult) (Usage, error) {
 	return usage, nil
 }
 
-// Processes groups the lines by process, in the order of PIDs, each with its devices in the order of indices. What
-// can't be attributed to a device is a warning.
+// Processes groups the lines by process in the order of PIDs, each with its devices in the order of indices. Usage of
+// unknown devices becomes a warning.
 func (u *Usage) Processes(indices map[snapshot.GPUUUID]snapshot.DeviceIndex) ([]snapshot.Process, []string) {
 	var warnings []string
 	for _, gpu := range u.NotListed {

@@ -13,32 +13,32 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Details is what `nvidia-smi -q -x` says: which processes draw, and which MIG instances processes use. It prints names
-// of processes, in which users can put any lines: so what it says of a process may only spare that.
+// Details is the answer of `nvidia-smi -q -x`: which processes draw, and which MIG instances they use. It contains
+// names of processes, into which users can put any lines: it may only spare processes.
 type Details struct {
-	Instances map[snapshot.GPUUUID][]InstanceDetails // of each GPU, in the order of `nvidia-smi -L`
-	Drawing   map[snapshot.PID]snapshot.ProcessType  // the types of processes that draw, on whichever GPU
+	Instances map[snapshot.GPUUUID][]InstanceDetails // in the order of `nvidia-smi -L`
+	Drawing   map[snapshot.PID]snapshot.ProcessType  // of processes that draw, on any GPU
 	Time      Time
 }
 
-// InstanceDetails is a MIG instance: a compute instance of a GPU instance.
+// InstanceDetails describes a MIG instance: a compute instance of a GPU instance.
 type InstanceDetails struct {
-	Memory snapshot.Memory // less than the name of its profile says
-	Pool   string          // the GPU instance, of which all compute instances share the memory
+	Memory snapshot.Memory // less than its profile's name says
+	Pool   string          // the GPU instance, whose compute instances share the memory
 	PIDs   []snapshot.PID  // that use it
 }
 
-// DetailsArgs are the arguments for the output that ParseDetails reads.
+// DetailsArgs returns the arguments for ParseDetails.
 func DetailsArgs() []string { return []string{"-q", "-x"} }
 
-// Details asks for the details of all GPUs, which takes longer than the other questions.
+// Details asks for all GPUs, which takes longer than the other questions.
 func (q *Querier) Details(ctx context.Context, oldest time.Duration) (Details, error) {
 	details, at, err := query(ctx, q.details, DetailsArgs(), oldest, ParseDetails)
 	details.Time = at
 	return details, err
 }
 
-// ParseDetails parses the answer for DetailsArgs. An error is an *ExitError: an answer that isn't complete is none.
+// ParseDetails parses the answer for DetailsArgs. The error, also for an incomplete answer, is an *ExitError.
 func ParseDetails(out RunResult) (Details, error) {
 	rest, _, complete := Split(out)
 	if !complete || !bytes.HasSuffix(bytes.TrimSpace(rest), []byte("</nvidia_smi_log>")) {
@@ -47,8 +47,8 @@ func ParseDetails(out RunResult) (Details, error) {
 	return Details{Instances: parseInstances(rest), Drawing: drawing(rest)}, nil
 }
 
-// drawing reads the document as text. In XML a name could hide another process in a comment. In text it can add lines,
-// but takes none away: the PID and the type come before it.
+// drawing reads the document as text. In XML a name could hide another process in a comment. In text a name can only
+// add lines: the PID and the type come before it.
 func drawing(document []byte) map[snapshot.PID]snapshot.ProcessType {
 	types := make(map[snapshot.PID]snapshot.ProcessType)
 	for _, m := range regexp.MustCompile(`<pid>([0-9]+)</pid>\s*<type>(C\+G|G)</type>`).FindAllSubmatch(document, -1) {
@@ -59,7 +59,7 @@ func drawing(document []byte) map[snapshot.PID]snapshot.ProcessType {
 	return types
 }
 
-// parseInstances is what the document says about MIG instances; nothing if a name makes it no XML.
+// parseInstances returns nothing if a name makes the document invalid XML.
 func parseInstances(document []byte) map[snapshot.GPUUUID][]InstanceDetails {
 	type instanceID struct {
 		GI string `xml:"gpu_instance_id"`
@@ -98,7 +98,7 @@ func parseInstances(document []byte) map[snapshot.GPUUUID][]InstanceDetails {
 	return all
 }
 
-// mebibytes is an amount such as "24 MiB"; unknown if it is none.
+// mebibytes parses an amount such as "24 MiB"; unknown for others.
 func mebibytes(text string) (m snapshot.Memory) {
 	if n, ok := number(strings.TrimSuffix(text, " MiB"), maxMiB); ok {
 		m = snapshot.MiB(n)
@@ -106,8 +106,7 @@ func mebibytes(text string) (m snapshot.Memory) {
 	return m
 }
 
-// withoutNames leaves out the lines with names of processes, which nvidia-smi prints as they are: one may not be XML,
-// or be XML of its own.
+// withoutNames removes the lines with names of processes, which nvidia-smi doesn't escape.
 func withoutNames(document []byte) []byte {
 	var rest []byte
 	for line := range bytes.Lines(document) {
@@ -118,8 +117,8 @@ func withoutNames(document []byte) []byte {
 	return rest
 }
 
-// Divide adds the MIG instances of the GPUs, which only `nvidia-smi -L` lists, if there may be some that aren't known,
-// and attributes to the GPUs what uses them. list asks for instances (ParseList), and ask for details, to return.
+// Divide adds the MIG instances of GPUs that may have unknown ones, and attributes their usage to the GPUs. Only
+// `nvidia-smi -L` lists instances: list asks for them (ParseList), and ask for the details to return.
 func (l *Listing) Divide(usage *Usage, list func() ([]snapshot.Device, error), ask func() (Details, error),
 ) (details Details) {
 	if l.mayLackInstances(usage) {
@@ -130,15 +129,15 @@ func (l *Listing) Divide(usage *Usage, list func() ([]snapshot.Device, error), a
 }
 
 func (l *Listing) divide(list func() ([]snapshot.Device, error), ask func() (Details, error)) (details Details) {
-	listed, _ := list() // without it a GPU is as others, and whose its instances are isn't known
+	listed, _ := list() // without it the instances and their GPUs are unknown
 	if slices.ContainsFunc(listed, func(d snapshot.Device) bool { return len(d.Instances) > 0 }) {
-		details, _ = ask() // without it their memory is what the profiles say
+		details, _ = ask() // without it the profiles tell their memory
 	}
 	for _, d := range listed {
 		details.Describe(d.UUID, d.Instances)
 		if i := slices.IndexFunc(l.GPUs, func(g GPU) bool { return g.UUID == d.UUID }); i >= 0 {
 			g := &l.GPUs[i]
-			if g.MIGMode && len(d.Instances) == 0 && g.Unusable == "" { // the mode outlives a reboot, and they don't
+			if g.MIGMode && len(d.Instances) == 0 && g.Unusable == "" { // only the mode survives a reboot
 				g.Unusable = "it is in MIG mode and has no instance"
 			}
 			g.Instances = slices.DeleteFunc(d.Instances, func(i snapshot.Instance) bool { return i.UUID == "" })
@@ -147,8 +146,7 @@ func (l *Listing) divide(list func() ([]snapshot.Device, error), ask func() (Det
 	return details
 }
 
-// mayLackInstances says whether a GPU may have MIG instances that aren't known: with MIG the driver measures no
-// utilization.
+// mayLackInstances says whether a GPU may have unknown MIG instances: with MIG the driver measures no utilization.
 func (l *Listing) mayLackInstances(usage *Usage) bool {
 	isUnknown := func(id snapshot.GPUUUID) bool {
 		_, listed := parentOf(id, l.GPUs)
@@ -159,7 +157,7 @@ func (l *Listing) mayLackInstances(usage *Usage) bool {
 		slices.ContainsFunc(l.GPUs, func(g GPU) bool { return len(g.Instances) == 0 && mayHave(g) })
 }
 
-// of are those of a GPU of which `nvidia-smi -L` lists these instances; nil if both don't agree.
+// of returns the details of a GPU's instances; nil if their number differs from that of `nvidia-smi -L`.
 func (d *Details) of(uuid snapshot.GPUUUID, instances []snapshot.Instance) []InstanceDetails {
 	if list := d.Instances[uuid]; len(list) == len(instances) {
 		return list
@@ -167,14 +165,14 @@ func (d *Details) of(uuid snapshot.GPUUUID, instances []snapshot.Instance) []Ins
 	return nil
 }
 
-// Describe adds to the MIG instances of a GPU how much memory they have, and which of them share it.
+// Describe adds the memory of a GPU's MIG instances, and the pool that some share.
 func (d *Details) Describe(uuid snapshot.GPUUUID, instances []snapshot.Instance) {
 	for i, details := range d.of(uuid, instances) {
 		instances[i].Total, instances[i].Pool = details.Memory, details.Pool
 	}
 }
 
-// Instance is the MIG instance of a GPU that a process uses; empty for none or unknown.
+// Instance returns the MIG instance of a GPU that a process uses; empty for none or unknown.
 func (d *Details) Instance(uuid snapshot.GPUUUID, pid snapshot.PID, instances []snapshot.Instance) snapshot.GPUUUID {
 	for i, details := range d.of(uuid, instances) {
 		if slices.Contains(details.PIDs, pid) {

@@ -15,12 +15,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// GPU is a GPU as nvidia-smi shows it, in a row or in a remark, without attachments. It is Unidentified if nvidia-smi
-// contradicts itself about which GPU it is. Its Instances only Divide tells.
+// GPU is a GPU in a row or remark of nvidia-smi, without attachments. It is Unidentified if nvidia-smi contradicts
+// itself about its identity. Only Divide sets Instances.
 type GPU struct {
 	snapshot.Device
-	Address     string // on the PCI bus, if the driver names a lost GPU so
-	Persistence *bool  // its persistence mode, which only Modes tells; nil if unknown
+	Address     string // on the PCI bus, if the driver names a lost GPU by it
+	Persistence *bool  // persistence mode, only by Modes; nil if unknown
 }
 
 func doubtful(d snapshot.Device, problem string) GPU {
@@ -28,14 +28,14 @@ func doubtful(d snapshot.Device, problem string) GPU {
 	return GPU{Device: d}
 }
 
-// Listing is the GPUs of a machine by index, with those of which nvidia-smi only says that they are lost.
+// Listing has the GPUs of a machine by index, with those that nvidia-smi only reports as lost.
 type Listing struct {
 	GPUs     []GPU
 	Warnings []string
 	Time     Time
 }
 
-// Indices are those of the GPUs of which the UUID is known.
+// Indices maps the known UUIDs to indices.
 func (l *Listing) Indices() map[snapshot.GPUUUID]snapshot.DeviceIndex {
 	indices := make(map[snapshot.GPUUUID]snapshot.DeviceIndex, len(l.GPUs))
 	for i := range l.GPUs {
@@ -46,25 +46,25 @@ func (l *Listing) Indices() map[snapshot.GPUUUID]snapshot.DeviceIndex {
 	return indices
 }
 
-// DevicesArgs are the arguments for the output that ParseDevices reads, with the same modes.
+// DevicesArgs returns the arguments for ParseDevices with the same modes.
 func DevicesArgs(modes ...string) []string {
 	columns := "index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name,driver_version"
 	columns = strings.Join(append([]string{columns}, modes...), ",")
 	return []string{"--query-gpu=" + columns, "--format=csv,noheader,nounits"}
 }
 
-// modes are the columns that not all drivers know.
+// modes has columns that not all drivers know.
 var modes = []string{"display_active", "compute_mode", "mig.mode.current", "power.limit"}
 
 const exitInvalid = 2 // the exit code for a column that the driver doesn't know
 
-// DeviceQuery asks for devices, and remembers which modes the driver refuses. The zero value is ready to use.
+// DeviceQuery remembers which modes the driver refuses. The zero value is ready to use.
 type DeviceQuery struct {
 	known atomic.Pointer[[]string]
 	asked atomic.Uint32
 }
 
-// Ask asks by a function that runs nvidia-smi with DevicesArgs, and parses its output.
+// Ask asks by a function that runs nvidia-smi with DevicesArgs and parses its output.
 func (q *DeviceQuery) Ask(ask func(modes ...string) (Listing, error)) (Listing, error) {
 	if q.asked.Add(1)%64 == 0 { // the driver may be newer by now
 		q.known.Store(&modes)
@@ -86,12 +86,12 @@ func (q *DeviceQuery) Ask(ask func(modes ...string) (Listing, error)) (Listing, 
 	}
 }
 
-// Devices lists the devices. There is at least one row: a machine without devices is ErrNoDevices.
+// Devices lists at least one device: a machine without devices is ErrNoDevices.
 func (q *Querier) Devices(ctx context.Context, oldest time.Duration) (Listing, error) {
 	return q.modes.Ask(func(modes ...string) (Listing, error) { return q.list(ctx, oldest, modes...) })
 }
 
-// Modes lists the devices with their persistence modes, with a new call.
+// Modes lists the devices with their persistence modes by a new call.
 func (q *Querier) Modes(ctx context.Context) (Listing, error) {
 	return q.list(ctx, 0, "persistence_mode")
 }
@@ -113,7 +113,7 @@ func ParseDevices(out RunResult, modes ...string) (Listing, error) {
 			rows = append(rows, g)
 			isRow = g.Failed || g.Unified || g.TotalMemory.Known() || g.Problem != ""
 		}
-		if !isRow { // or its memory says "[Insufficient Permissions]"
+		if !isRow { // or its memory is "[Insufficient Permissions]"
 			a.warn(line)
 		}
 	}
@@ -126,7 +126,7 @@ func ParseDevices(out RunResult, modes ...string) (Listing, error) {
 	return Listing{}, a.failure()
 }
 
-// cutModes takes the values of modes from the end of a row, and returns what is before them.
+// cutModes reads the modes at the end of a row, and returns the fields before them.
 func (g *GPU) cutModes(fields string, modes []string) string {
 	var r gpuRow
 	for _, mode := range slices.Backward(modes) {
@@ -157,19 +157,19 @@ func (g *GPU) cutModes(fields string, modes []string) string {
 	return fields
 }
 
-// enabled is whether a mode is on; nil if that isn't reported.
+// enabled says whether a mode is on; nil if not reported.
 func enabled(value string) *bool {
 	on := strings.EqualFold(value, "Enabled")
 	return ifSo(&on, on || strings.EqualFold(value, "Disabled"))
 }
 
-// isVersion says whether a text is a driver's version, such as 550.163.01, or empty.
+// isVersion accepts a driver's version, such as 550.163.01, or "".
 func isVersion(s string) bool { return len(s) < 32 && strings.Trim(s, ".0123456789") == "" }
 
 const maxIndex = 1023 // the limit of the 1.4.3 codec, and more than any machine has
 
-// parseGPU parses a line of DevicesArgs. The name may contain commas. A row begins with a number or a text in brackets.
-// One that is cut only proves that the GPU is there.
+// parseGPU parses a line for DevicesArgs. The name may contain commas. A row begins with a number or a text in
+// brackets. A row that is cut only proves that the GPU is there.
 func parseGPU(line string, modes []string) (g GPU, isRow bool) {
 	const columns = 8 // with what follows the power as one
 	fields := strings.SplitN(line, ",", columns)
@@ -203,7 +203,7 @@ func parseGPU(line string, modes []string) (g GPU, isRow bool) {
 	return g, true
 }
 
-// place gives each GPU an index, and says which of them are in doubt. A lost one has the index that is missing.
+// place gives each GPU an index and marks doubtful ones. A lost GPU gets the missing index.
 func place(rows, lost []GPU) []GPU {
 	for _, l := range lost {
 		i := slices.IndexFunc(rows, func(g GPU) bool {
@@ -244,8 +244,8 @@ func place(rows, lost []GPU) []GPU {
 	return rows
 }
 
-// withoutDuplicates leaves one GPU of those with the same index, and marks it and those with the same UUID: nothing can
-// be attributed to them.
+// withoutDuplicates keeps one GPU of each index, and marks GPUs with duplicate indices or UUIDs: nothing can be
+// attributed to them.
 func withoutDuplicates(rows []GPU) []GPU {
 	uuids, indices := make(map[snapshot.GPUUUID]int), make(map[snapshot.DeviceIndex]int)
 	for i := range rows {
@@ -271,21 +271,21 @@ func withoutDuplicates(rows []GPU) []GPU {
 	return kept
 }
 
-// ListArgs are the arguments for the output that ParseList reads.
+// ListArgs returns the arguments for ParseList.
 func ListArgs() []string { return []string{"-L"} }
 
-// List lists the devices: their indices, UUIDs and MIG instances.
+// List lists the devices with their indices, UUIDs and MIG instances.
 func (q *Querier) List(ctx context.Context, oldest time.Duration) ([]snapshot.Device, error) {
 	list, _, err := query(ctx, q, ListArgs(), oldest, ParseList)
 	return list, err
 }
 
-// ParseList parses the answer of `nvidia-smi -L`. It ignores remarks, and lines under a device that aren't about a MIG
-// instance, of which the UUID may be unknown. An error is an *ExitError: no device is listed.
+// ParseList parses the answer of `nvidia-smi -L`. It ignores remarks, and lines under a device that aren't a MIG
+// instance, which may have no known UUID. An error is an *ExitError: no device is listed.
 func ParseList(out RunResult) ([]snapshot.Device, error) {
 	a := sortLines(out)
 	var devices []snapshot.Device
-	under := false // the line before was one of a device or below it
+	under := false // the last line was a device's, or below one
 	for _, line := range a.lines {
 		uuid, named := listedUUID(line)
 		if line[0] != ' ' && line[0] != '\t' {
@@ -306,7 +306,7 @@ func ParseList(out RunResult) ([]snapshot.Device, error) {
 	return devices, nil
 }
 
-// listedIndex is N in "GPU N: …".
+// listedIndex parses N in "GPU N: …".
 func listedIndex(line string) (snapshot.DeviceIndex, bool) {
 	rest, isGPU := strings.CutPrefix(line, "GPU ")
 	number, _, ends := strings.Cut(rest, ":")
@@ -314,7 +314,7 @@ func listedIndex(line string) (snapshot.DeviceIndex, bool) {
 	return snapshot.DeviceIndex(index), isGPU && ends && err == nil && index <= maxIndex
 }
 
-// listedProfile is P in "P  Device  0: …", such as "1c.3g.40gb+me"; empty if it isn't one.
+// listedProfile parses P in "P  Device  0: …", such as "1c.3g.40gb+me"; empty if invalid.
 func listedProfile(rest string) string {
 	const maxProfile = 40 // bytes
 	profile, _, _ := strings.Cut(rest, " ")
@@ -324,7 +324,7 @@ func listedProfile(rest string) string {
 	return profile
 }
 
-// listedUUID is X in "… (UUID: X)" at the end of a line.
+// listedUUID parses X in "… (UUID: X)" at the end of a line.
 func listedUUID(line string) (snapshot.GPUUUID, bool) {
 	const mark = "(UUID: "
 	at := strings.LastIndex(line, mark)

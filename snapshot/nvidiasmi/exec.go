@@ -16,20 +16,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const maxOutput = 8 << 20 // bounds the output of one call, in bytes: about 100,000 processes
+const maxOutput = 8 << 20 // bytes of one call's output: about 100,000 processes
 
-// Exec runs the program at Path (see Find) in its own process group: a Ctrl-C at the terminal does not reach it, and
-// the end of the context also ends its children. It has LC_ALL=C for English texts, and GENV_BYPASS=1 for genv's shim
-// to run the real nvidia-smi.
+// Exec runs the program at Path (see Find) in its own process group: Ctrl-C at the terminal does not reach it, and the
+// context's end also kills its children. It sets LC_ALL=C for English texts, and GENV_BYPASS=1, with which genv's shim
+// runs the real nvidia-smi.
 type Exec struct {
 	Path string
-	// Lock is the path of a lock file, in a folder of the caller's own that is made if necessary; empty for none. With
-	// it, processes run the program one at a time, and get ErrHung while it hangs in the kernel. DetailsArgs have their
-	// own, with ".details" at the end.
+	// Lock is the path of a lock file in a folder of the caller's own, which is created; empty for none. With it,
+	// processes run the program one at a time, and get ErrHung while it hangs in the kernel. DetailsArgs have a lock of
+	// their own, which ends with ".details".
 	Lock string
 }
 
-// Run runs the program and waits until it and its output have ended.
+// Run runs the program, and waits for it and its output to end.
 func (e Exec) Run(ctx context.Context, args ...string) (RunResult, error) {
 	if e.Lock != "" && slices.Equal(args, DetailsArgs()) {
 		e.Lock += ".details"
@@ -55,8 +55,8 @@ func (e Exec) Run(ctx context.Context, args ...string) (RunResult, error) {
 	return out, nil
 }
 
-// run runs the program, which inherits the lock. It waits for the program after its output, as waiting takes a thread.
-// Each look runs one, and os/exec would make twice as many system calls.
+// run waits for the program after its output, since waiting takes a thread. Each look runs one, and os/exec would make
+// twice as many system calls. The program inherits the lock.
 func (e Exec) run(ctx context.Context, args []string, lock *os.File) (out RunResult, err error) {
 	stdout, stdoutEnd, noStdout := pipe()
 	stderr, stderrEnd, noStderr := pipe()
@@ -84,7 +84,6 @@ func (e Exec) run(ctx context.Context, args []string, lock *os.File) (out RunRes
 	return out, err
 }
 
-// start starts the program with these ends of pipes.
 func (e Exec) start(args []string, stdout, stderr int, lock *os.File) (pid int, err error) {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "LC_ALL=") || strings.HasPrefix(v, "GENV_BYPASS=")
@@ -102,7 +101,7 @@ func (e Exec) start(args []string, stdout, stderr int, lock *os.File) (pid int, 
 	return pid, err
 }
 
-// pipe returns an end that Go's runtime polls, and one for a program; nil and -1 after an error.
+// pipe returns an end in Go's poller, and one for a program; nil and -1 after an error.
 func pipe() (_ *os.File, end int, err error) {
 	fds := []int{-1, -1}
 	if err = unix.Pipe2(fds, unix.O_CLOEXEC); err != nil {
@@ -110,20 +109,20 @@ func pipe() (_ *os.File, end int, err error) {
 	}
 	_, err = unix.FcntlInt(uintptr(fds[0]), unix.F_SETFL, unix.O_NONBLOCK)
 	file := os.NewFile(uintptr(fds[0]), "pipe")
-	return file, fds[1], cmp.Or(err, file.SetReadDeadline(time.Now().Add(childTime))) // an error if it isn't polled
+	return file, fds[1], cmp.Or(err, file.SetReadDeadline(time.Now().Add(childTime))) // fails outside the poller
 }
 
-// nothing is /dev/null, which each call would open otherwise; nil if it can't be opened.
+// nothing is /dev/null, opened once; nil if it can't be opened.
 var nothing = sync.OnceValue(func() *os.File {
 	file, _ := os.Open(os.DevNull) // without it, the program has no stdin
 	return file
 })
 
-// childTime is how often readAll asks whether the program is over, of which a child may keep the output open.
+// childTime is how often readAll checks whether the program has ended: a child may keep its output open.
 const childTime = time.Second
 
-// readAll reads until the pipe ends, the program is over, or there are more than maxOutput bytes. The closed pipe ends
-// a program that continues to print (SIGPIPE).
+// readAll reads until the pipe ends, the program has ended, or the output exceeds maxOutput. A program that continues
+// to print is ended by the closed pipe (SIGPIPE).
 func readAll(pipe *os.File, isOver func() bool) []byte {
 	defer pipe.Close()
 	output := make([]byte, 0, 512)
@@ -141,17 +140,17 @@ func readAll(pipe *os.File, isOver func() bool) []byte {
 	return output
 }
 
-// hasExited says whether a child has ended, which may be waited for later.
+// hasExited says whether a child has ended, without reaping it.
 func hasExited(pid int) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 	return err == nil && info.Signo != 0
 }
 
-// Find searches for the real nvidia-smi in path, a list of folders like PATH. It skips genv's own shim, a file that is
-// the program self, and relative folders, since it may run as root.
+// Find searches for the real nvidia-smi in path, a list like PATH. It skips self, which genv's shim is, and relative
+// folders, since it may run as root.
 func Find(path, self string) (string, error) {
-	own, _ := os.Stat(self) // nil if there is none: then nothing is skipped
+	own, _ := os.Stat(self) // nil skips nothing
 	for _, dir := range filepath.SplitList(path) {
 		candidate := filepath.Join(dir, "nvidia-smi")
 		if !filepath.IsAbs(candidate) {
@@ -170,7 +169,7 @@ func Find(path, self string) (string, error) {
 
 // acquire takes the lock, and waits for it until shortly before ctx ends. The error is ErrHung, or the cause of ctx. If
 // a lock file can't be created safely, the lock is nil and the program runs without it. The program inherits the file
-// (flock(2)): while it hangs in the kernel it keeps the lock, also after its genv was killed.
+// (flock(2)): while it hangs in the kernel it keeps the lock, even if its genv was killed.
 func acquire(ctx context.Context, path string) (*os.File, error) {
 	if path == "" || !ownFolder(filepath.Dir(path)) {
 		return nil, nil
@@ -197,7 +196,7 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// lockTimeout is nine tenths of the time until the deadline, so that the caller gets ErrHung and not just a timeout.
+// lockTimeout is nine tenths of the time left, so that the caller gets ErrHung and not just a timeout.
 func lockTimeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -206,7 +205,7 @@ func lockTimeout(ctx context.Context) time.Duration {
 	return time.Until(deadline) / 10 * 9
 }
 
-// ownFolder creates a folder that only we can write, and says whether it is one. Others may read what root has there.
+// ownFolder creates a folder that only we can write, and checks it. Others may read root's.
 func ownFolder(dir string) bool {
 	var st unix.Stat_t
 	err := unix.Lstat(dir, &st)
@@ -217,14 +216,14 @@ func ownFolder(dir string) bool {
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
 }
 
-// tryLock takes the lock, or returns what is known about its holder. It leaves the file: removing it from a disk takes
-// as long as running a program.
+// tryLock takes the lock, or returns its holder. It never removes the file: on a disk, that takes as long as running a
+// program.
 func tryLock(path string) (*os.File, lockHolder, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, lockHolder{}, err
 	}
-	file := os.NewFile(uintptr(fd), path) // which isn't polled, unlike os.OpenFile's
+	file := os.NewFile(uintptr(fd), path) // outside the poller, unlike os.OpenFile's
 	if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err == nil {
 		if readLockHolder(file).pid != 0 {
 			note(file, 0, 0)
@@ -239,15 +238,15 @@ func tryLock(path string) (*os.File, lockHolder, error) {
 	return nil, h, err
 }
 
-const noteAfter = 100 * time.Millisecond // most calls are over by then, and nobody has waited for long
+const noteAfter = 100 * time.Millisecond // most calls have ended by then, and no one has waited long
 
-// note writes which process runs and since when (Unix time), for those who wait. All notes have the same length.
+// note tells those who wait which process runs, and since when (Unix time). All notes have the same length.
 func note(lock *os.File, pid int, since int64) {
-	_, _ = lock.WriteAt(fmt.Appendf(nil, "%10d %20d\n", pid, since), 0) // it only makes ErrHung say more
+	_, _ = lock.WriteAt(fmt.Appendf(nil, "%10d %20d\n", pid, since), 0) // it only adds to ErrHung
 }
 
-// release unlocks the file if the program has ended, even if a child still has it. Otherwise it stays locked as long as
-// the program or a child has it.
+// release unlocks the file if the program has ended, even if a child has it. Otherwise the lock lasts as long as the
+// program or a child has the file.
 func release(lock *os.File, ended bool) {
 	if lock != nil && ended {
 		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)
@@ -255,7 +254,7 @@ func release(lock *os.File, ended bool) {
 	_ = lock.Close() // nil is no lock
 }
 
-// lockHolder is the content of a lock file: the program that runs.
+// lockHolder is the running program, from the lock file.
 type lockHolder struct {
 	pid   int
 	since time.Time
@@ -263,7 +262,7 @@ type lockHolder struct {
 
 func readLockHolder(file *os.File) (h lockHolder) {
 	text := make([]byte, 64)
-	n, _ := file.ReadAt(text, 0) // after an error there is nothing to parse
+	n, _ := file.ReadAt(text, 0) // an error leaves nothing to parse
 	var since int64
 	if _, err := fmt.Sscan(string(text[:n]), &h.pid, &since); err != nil || h.pid <= 0 {
 		return lockHolder{}
@@ -272,7 +271,7 @@ func readLockHolder(file *os.File) (h lockHolder) {
 	return h
 }
 
-// isHung says that the program has run for longer than any caller waits for it.
+// isHung says that the program has run for longer than any caller waits.
 func (h lockHolder) isHung() bool { return h.pid != 0 && time.Since(h.since) > DefaultTimeout }
 
 func (h lockHolder) hungError() error {

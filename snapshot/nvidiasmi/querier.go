@@ -1,4 +1,4 @@
-// Package nvidiasmi asks nvidia-smi which devices there are and which processes use them.
+// Package nvidiasmi asks nvidia-smi for devices and the processes that use them.
 //
 //	path, err := nvidiasmi.Find(os.Getenv("PATH"), self)
 //	querier := nvidiasmi.New(nvidiasmi.Exec{Path: path}, 10*time.Second)
@@ -8,12 +8,12 @@
 //	}
 //
 // A defective GPU can block nvidia-smi in the kernel for minutes, even against SIGKILL. So a Querier has at most one
-// call in progress: its caller gets ErrTimeout at the deadline, later ones ErrHung until it returns. A lock file
+// call in progress: its caller gets ErrTimeout at the deadline, later callers ErrHung until it returns. A lock file
 // (Exec.Lock) extends this to all genv processes. Details have a call and a lock of their own: if they hang, the others
-// go on.
+// still work.
 //
-// The parsers are pure. A value that the driver does not report, such as "[N/A]", is unknown and never 0. The facts are
-// from nvidia-smi(1) and from the output of drivers.
+// The parsers are pure. A value that the driver does not report, such as "[N/A]", is unknown and never 0. Sources:
+// nvidia-smi(1), and the output of drivers.
 package nvidiasmi
 
 import (
@@ -27,20 +27,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Runner runs nvidia-smi. An exit code is not an error. Its errors, of this package or the context's, mean that
-// nvidia-smi did not run or that its output is incomplete.
+// Runner runs nvidia-smi. An exit code is not an error. Its errors, of this package or the context, mean that
+// nvidia-smi did not run, or that its output is incomplete.
 type Runner interface {
 	Run(ctx context.Context, args ...string) (RunResult, error)
 }
 
-// RunResult is the result of one call.
 type RunResult struct {
 	Stdout, Stderr []byte
 	ExitCode       int
 }
 
-// DefaultTimeout suffices for 8 GPUs without persistence mode, where a call takes up to 3 s for each. A controller
-// waits 30 s for the whole command.
+// DefaultTimeout suffices for 8 GPUs without persistence mode, which take up to 3 s each. A controller waits 30 s for
+// the whole command.
 const DefaultTimeout = 25 * time.Second
 
 // Querier runs nvidia-smi, one call at a time, and one for Details. It is safe for concurrent use.
@@ -49,8 +48,8 @@ type Querier struct {
 
 	runner  Runner
 	timeout time.Duration
-	keep    func() (context.Context, context.CancelFunc) // of calls that outlive their caller; nil for none
-	turn    chan struct{}                                // who has put something in it may make a call
+	keep    func() (context.Context, context.CancelFunc) // context of calls that outlive their callers; nil for none
+	turn    chan struct{}                                // semaphore of calls
 	modes   DeviceQuery
 	calling atomic.Pointer[context.Context] // of the call in progress; nil for none
 
@@ -73,8 +72,8 @@ func New(runner Runner, timeout time.Duration) *Querier {
 	return q
 }
 
-// query runs nvidia-smi and parses its answer. If no new one comes until ctx ends, or within the timeout, an earlier
-// one serves that is at most as old as oldest; 0 for none.
+// query runs nvidia-smi and parses its answer. If no new answer comes until ctx ends, or within the timeout, it takes
+// an earlier one not older than oldest; 0 for none.
 func query[T any](ctx context.Context, q *Querier, args []string, oldest time.Duration,
 	parse func(RunResult) (T, error),
 ) (parsed T, at Time, err error) {
@@ -102,7 +101,7 @@ func query[T any](ctx context.Context, q *Querier, args []string, oldest time.Du
 	return parsed, out.Time, err
 }
 
-// run makes a call, which may go on after ctx has ended. It calls ended once, with the answer or at the end of ctx.
+// run makes a call, which may outlast ctx. It calls ended once, with the answer or at the end of ctx.
 func (q *Querier) run(ctx context.Context, args []string, ended func(reply)) {
 	if err := q.take(ctx); err != nil {
 		ended(reply{err: err})
@@ -119,7 +118,7 @@ func (q *Querier) run(ctx context.Context, args []string, ended func(reply)) {
 	}
 }
 
-// ofCall is closed when no caller waits any more for the call in progress; nil for none.
+// ofCall is closed when no caller waits for the call in progress any more; nil for none.
 func (q *Querier) ofCall() <-chan struct{} {
 	if ctx := q.calling.Load(); ctx != nil {
 		return (*ctx).Done()
@@ -127,9 +126,9 @@ func (q *Querier) ofCall() <-chan struct{} {
 	return nil
 }
 
-const killTime = time.Second // after SIGKILL, until a process counts as one that hangs in the kernel
+const killTime = time.Second // after SIGKILL, until a process counts as hanging in the kernel
 
-// take waits until no call is in progress, or killTime if one was abandoned. The error is ErrHung or ctx's cause.
+// take waits until no call is in progress, but only killTime for an abandoned one. The error is ErrHung or ctx's cause.
 func (q *Querier) take(ctx context.Context) error {
 	inProgress := q.ofCall()
 	abandoned, hangs := inProgress, (<-chan time.Time)(nil)
@@ -149,12 +148,12 @@ func (q *Querier) take(ctx context.Context) error {
 			if now == inProgress {
 				return ErrHung
 			}
-			inProgress, abandoned, hangs = now, now, nil // that call has returned, and this is another one
+			inProgress, abandoned, hangs = now, now, nil // another call has followed
 		}
 	}
 }
 
-// timeoutOf is the error of a call after its context has ended.
+// timeoutOf is the error of a call whose context has ended.
 func timeoutOf(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return text.Worded(ErrTimeout.Error(), ErrTimeout, context.DeadlineExceeded)
@@ -162,10 +161,10 @@ func timeoutOf(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Time is when an answer was given; zero if unknown.
+// Time is the time of an answer; zero if unknown.
 type Time struct {
 	Began, Ended time.Time // the call
-	Late         bool      // Late says that a newer answer didn't come in time
+	Late         bool      // a newer answer didn't come in time
 }
 
 type reply struct {
@@ -174,22 +173,22 @@ type reply struct {
 	err error
 }
 
-// question is what is known about the calls with the same arguments.
+// question has the calls with the same arguments.
 type question struct {
 	outstanding *call  // nil for none
 	last        *reply // nil for none
 }
 
-// call is one that goes on without those who wait for it.
+// call outlasts its callers.
 type call struct {
 	wanted time.Time
-	done   chan struct{} // closed when it has returned
+	done   chan struct{} // closed at its return
 	reply                // valid then
 }
 
-// Keep has calls go on when those who wait give up, one for each question, until ctx ends, and keeps their answers for
-// the next ones: a driver that needs longer is slow, not without an answer. It is called before the first question; end
-// ends the calls, as far as the kernel allows.
+// Keep lets calls continue, one for each question, until ctx ends when their callers give up, and keeps their answers
+// for the next ones: a slow driver still answers. Call it before the first question. end ends the calls, as far as the
+// kernel allows.
 func (q *Querier) Keep(ctx context.Context) (end func()) {
 	const longestCall = 2 * time.Minute
 	ctx, cancel := context.WithCancel(ctx)
@@ -201,7 +200,7 @@ func (q *Querier) Keep(ctx context.Context) (end func()) {
 		waited, stop := context.WithTimeout(context.Background(), killTime)
 		defer stop()
 		for _, one := range []*Querier{q, q.details} {
-			if one.take(waited) == nil { // what hangs is left to the kernel
+			if one.take(waited) == nil { // a hanging call is left to the kernel
 				<-one.turn
 			}
 		}
@@ -210,22 +209,22 @@ func (q *Querier) Keep(ctx context.Context) (end func()) {
 
 type withoutCall struct{}
 
-// WithoutCall has a Querier make no new call: earlier answers serve, or the error is ErrTimeout.
+// WithoutCall prevents new calls of a Querier: earlier answers serve, or the error is ErrTimeout.
 func WithoutCall(ctx context.Context) context.Context {
 	return context.WithValue(ctx, withoutCall{}, true)
 }
 
-// MayCall says whether ctx isn't one of WithoutCall.
+// MayCall is false for a context of WithoutCall.
 func MayCall(ctx context.Context) bool { return ctx.Value(withoutCall{}) == nil }
 
-// ask returns the answer of a call that begins after it; if none comes in time, the last one that isn't older than
-// oldest. The call goes on also if ctx has ended already.
+// ask returns the answer of a call that begins after it; if none comes in time, the last one not older than oldest. The
+// call continues even if ctx has ended already.
 func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) reply {
 	asked := time.Now()
 	for {
 		call := q.outstanding(args)
 		wait := 2*q.timeout - time.Since(asked)
-		if oldest > 0 { // a look doesn't wait for what hangs
+		if oldest > 0 { // a look doesn't wait for a hanging call
 			wait = min(wait, q.timeout-time.Since(call.wanted))
 		}
 		select {
@@ -236,7 +235,7 @@ func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) 
 			return q.earlier(args, oldest, timeoutOf(ctx))
 		}
 		switch {
-		case call.Began.Before(asked) && !call.Began.IsZero(): // it may not know what has happened since
+		case call.Began.Before(asked) && !call.Began.IsZero(): // it may lack what happened since
 		case errors.Is(call.err, ErrTimeout), errors.Is(call.err, ErrHung):
 			return q.earlier(args, oldest, call.err)
 		default:
@@ -245,7 +244,7 @@ func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) 
 	}
 }
 
-// earlier is the last answer where why keeps a newer one from coming.
+// earlier returns the last answer, or why, which prevents a newer one.
 func (q *Querier) earlier(args []string, oldest time.Duration, why error) reply {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -258,7 +257,7 @@ func (q *Querier) earlier(args []string, oldest time.Duration, why error) reply 
 	return late
 }
 
-// question is the one with these arguments; q.mu is held.
+// question returns the one with these arguments; q.mu must be held.
 func (q *Querier) question(args []string) *question {
 	key := strings.Join(args, " ")
 	if q.questions[key] == nil {
@@ -267,7 +266,7 @@ func (q *Querier) question(args []string) *question {
 	return q.questions[key]
 }
 
-// outstanding begins a call for a question, or returns the one that is under way.
+// outstanding returns the call in progress for a question, or begins one.
 func (q *Querier) outstanding(args []string) *call {
 	q.mu.Lock()
 	defer q.mu.Unlock()

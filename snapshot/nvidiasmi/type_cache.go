@@ -11,28 +11,28 @@ import (
 
 const (
 	typesEvery  = 30 * time.Second
-	typesWithin = time.Second // how long Set waits: much less than rules wait for a snapshot
+	typesWithin = time.Second // for Set: much less than rules wait for a snapshot
 )
 
-// TypeSource is what Types asks, as a *Querier. If no answer comes until ctx ends, one as old as oldest serves. With a
-// context of WithoutCall, no new call is made.
+// TypeSource is the part of a *Querier for Types. If no answer comes until ctx ends, one as old as oldest serves. A
+// context of WithoutCall prevents new calls.
 type TypeSource interface {
 	Devices(ctx context.Context, oldest time.Duration) (Listing, error)
 	Details(ctx context.Context, oldest time.Duration) (Details, error)
 }
 
-// Types finds out the types of processes on GPUs with an active display, and keeps what Details said of a process. The
-// zero Types knows none. It is safe for concurrent use.
+// Types finds and remembers the types of processes on GPUs with an active display. The zero Types knows none. It is
+// safe for concurrent use.
 type Types struct {
 	mu     sync.Mutex
 	uses   map[gpuUse]knownUse
-	gpus   Listing   // which says what displays are active
-	last   Details   // the answer about types that came last
+	gpus   Listing   // with their displays
+	last   Details   // the last answer about types
 	asked  time.Time // when it asked last
 	asking bool
 
-	ended   map[gpuAccount]bool // of which a process ended without a type since the last answer
-	untyped map[gpuAccount]int  // after how many answers in a row that was so
+	ended   map[gpuAccount]bool // those with a process that ended without a type since the last answer
+	untyped map[gpuAccount]int  // after how many answers in a row
 }
 
 type gpuAccount struct {
@@ -40,27 +40,26 @@ type gpuAccount struct {
 	uid snapshot.UID
 }
 
-// maxUntyped is after how many such answers an account has only short processes, which end before nvidia-smi says what
-// they are. Set waits for the types of other processes that were just started.
+// maxUntyped is after how many answers an account is known for short processes, which end before nvidia-smi tells their
+// type. Set waits for the types of other new processes.
 const maxUntyped = 3
 
 type gpuUse struct {
 	gpu   snapshot.GPUUUID
 	pid   snapshot.PID
-	start snapshot.StartTime // 0 where that is unknown
+	start snapshot.StartTime // 0 if unknown
 }
 
 type knownUse struct {
-	since time.Time            // when it was seen first
-	kind  snapshot.ProcessType // empty if it isn't known
+	since time.Time            // of the first look with it
+	kind  snapshot.ProcessType // empty if unknown
 	uid   *snapshot.UID
 }
 
-// Set sets what is known about displays and types. If it has to ask, it waits for a second, at most every 30 s: any
-// user, or a sick GPU, may make nvidia-smi hang at this question. Unknown types are pending on GPUs with an active
-// display, or where that is unknown. But those of an account that has only short processes there compute, unless
-// mayDraw says that they may draw; true is also unknown, and drawing are those that nvidia-smi says to draw. Without
-// mayDraw all may.
+// Set sets displays and types. If it has to ask, it waits for a second, at most every 30 s: any user, or a sick GPU,
+// can make nvidia-smi hang at this question. Unknown types are pending on GPUs with an active or unknown display. But
+// those of accounts with only short processes there are compute, unless mayDraw says that they may draw, or that this
+// is unknown. drawing has the processes that draw according to nvidia-smi. Without mayDraw all may.
 func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
 	now time.Time, source TypeSource,
 	mayDraw func(p *snapshot.Process, drawing map[snapshot.PID]snapshot.ProcessType) bool,
@@ -69,15 +68,14 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 	if mayDraw == nil {
 		return
 	}
-	for use, process := range short { // mayDraw reads files, for which no other look waits
+	for use, process := range short { // mayDraw reads files: other looks don't wait for it
 		if !mayDraw(process, drawing) {
 			use.Type = snapshot.TypeCompute
 		}
 	}
 }
 
-// set is Set without mayDraw; short are the uses without a type of accounts that have only short ones, and drawing the
-// processes that nvidia-smi says to draw.
+// set is Set without mayDraw. short has the uses without a type of accounts with only short processes.
 func (t *Types) set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
 	now time.Time, source TypeSource,
 ) (short map[*snapshot.DeviceUsage]*snapshot.Process, drawing map[snapshot.PID]snapshot.ProcessType) {
@@ -91,7 +89,7 @@ func (t *Types) set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 		t.learn(within, source)
 		cancel()
 		t.asking = false
-	case unknown: // the answer to an earlier question may have come
+	case unknown: // an earlier question may have been answered
 		t.learn(WithoutCall(ctx), source)
 	}
 	short = map[*snapshot.DeviceUsage]*snapshot.Process{}
@@ -123,7 +121,7 @@ func each(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
 	}
 }
 
-// isDark says whether no display is active on a GPU.
+// isDark says whether a GPU's display is certainly inactive.
 func (t *Types) isDark(gpu snapshot.GPUUUID) bool {
 	for i := range t.gpus.GPUs {
 		if g := &t.gpus.GPUs[i]; g.UUID == gpu {
@@ -133,14 +131,14 @@ func (t *Types) isDark(gpu snapshot.GPUUUID) bool {
 	return false
 }
 
-// follow notes which uses there are, and says whether something is unknown about them.
+// follow notes the present uses, and says whether the type of one is unknown.
 func (t *Types) follow(
 	s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time, due bool,
 ) (unknown bool) {
 	uses := make(map[gpuUse]knownUse, len(t.uses))
 	each(s, gpus, func(p *snapshot.Process, _ *snapshot.DeviceUsage, key gpuUse) {
 		known, found := t.uses[key]
-		if !found || key.start == 0 && (due || !known.kind.Draws()) { // the PID may be another process's by now
+		if !found || key.start == 0 && (due || !known.kind.Draws()) { // the PID may have been reused
 			known = knownUse{since: now, uid: p.UID}
 		}
 		uses[key] = known
