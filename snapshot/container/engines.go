@@ -22,7 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ask asks the API of an engine on a unix socket. The error is ErrNotFound if the engine has no such container, and
+// ask asks an engine's API on a unix socket. The error is ErrNotFound if the engine has no such container, and
 // fs.ErrNotExist if there is no such engine.
 func ask(ctx context.Context, socket, method, path string) ([]byte, error) {
 	const maxHeader, maxAnswer = 64 << 10, 4 << 20 // bytes
@@ -43,7 +43,7 @@ func ask(ctx context.Context, socket, method, path string) ([]byte, error) {
 	response, err := client.Do(request)
 	if err != nil {
 		if shown, ok := errors.AsType[*url.Error](err); ok {
-			err = shown.Err // without the address, which says nothing
+			err = shown.Err // without the meaningless address
 		}
 		return nil, fmt.Errorf("ask %s: %w", socket, text.Late(err, 0))
 	}
@@ -56,17 +56,17 @@ func ask(ctx context.Context, socket, method, path string) ([]byte, error) {
 		return nil, fmt.Errorf("ask %s: the answer is longer than %d bytes", socket, maxAnswer)
 	case response.StatusCode == http.StatusNotFound:
 		return nil, ErrNotFound
-	case response.StatusCode/100 != 2 && response.StatusCode != http.StatusNotModified: // it had stopped already
+	case response.StatusCode/100 != 2 && response.StatusCode != http.StatusNotModified: // already stopped
 		return nil, fmt.Errorf("ask %s: HTTP status %d: %s", socket, response.StatusCode,
 			text.Quoted(string(body), 200))
 	}
 	return body, nil
 }
 
-// errForeign: a user's process listens, and could say anything.
+// errForeign means that a user's process listens, which could answer anything.
 var errForeign = errors.New("it is not root who listens there")
 
-// dial connects to a socket, on which only root's engine may listen (or the caller's, in a test).
+// dial connects to a socket on which only root's engine may listen (or the caller's, in a test).
 func dial(ctx context.Context, socket string) (net.Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", socket)
@@ -87,22 +87,22 @@ func dial(ctx context.Context, socket string) (net.Conn, error) {
 }
 
 var (
-	// ErrNotFound means that no container with this id runs: its engine would know it.
+	// ErrNotFound means that no container with this id runs, according to its engine.
 	ErrNotFound = errors.New("no such container")
 	// ErrUnknown means that no engine answered.
 	ErrUnknown = errors.New("what the container is could not be found out")
 )
 
-// Details are what an engine knows about a container. Texts are printable, and short enough for a snapshot.
+// Details is what an engine knows about a container. Texts are printable, and short enough for a snapshot.
 type Details struct {
 	Name   string // without Docker's leading slash
-	Image  string // as it was named when the container was made, with its tag
+	Image  string // as named at the container's creation, with its tag
 	Labels map[string]string
-	EID    snapshot.EnvID // the environment that genv's shim gave to the container; empty for none
-	Init   snapshot.PID   // the container's first process; 0 if it is unknown or doesn't run
+	EID    snapshot.EnvID // given by genv's shim; empty for none
+	Init   snapshot.PID   // the container's first process; 0 if unknown or not running
 }
 
-// ParseDocker reads the answer about a container of Docker's API, or Podman's copy of it. The error says what is wrong.
+// ParseDocker parses the answer about a container of Docker's API, or Podman's copy of it.
 func ParseDocker(data []byte, id string) (Details, error) {
 	var d struct {
 		ID     string
@@ -139,12 +139,12 @@ func ParseDocker(data []byte, id string) (Details, error) {
 
 func shortened(name string) string { return text.Cut(text.Masked(name), 256) }
 
-// Engines are the container engines of this machine that root runs, Docker and Podman.
+// Engines is this machine's Docker and Podman, as far as root runs them.
 type Engines struct {
-	Root string // put before the paths of their sockets; empty for none
+	Root string // before the paths of sockets
 }
 
-// sockets are those of engines that may know a container. Docker has a second one where /var/run isn't a link to /run.
+// sockets lists those of engines that may know a container. Docker has two unless /var/run is a link to /run.
 func (e Engines) sockets(runtime string) (list []string) {
 	if runtime == proc.Docker || runtime == "" {
 		list = append(list, filepath.Join(e.Root, "/run/docker.sock"), filepath.Join(e.Root, "/var/run/docker.sock"))
@@ -155,7 +155,7 @@ func (e Engines) sockets(runtime string) (list []string) {
 	return list
 }
 
-// Inspect asks the engine of a container. The error is ErrNotFound, or wraps ErrUnknown if none answers.
+// Inspect asks a container's engine. The error is ErrNotFound, or wraps ErrUnknown if none answers.
 func (e Engines) Inspect(ctx context.Context, place proc.Cgroup) (Details, error) {
 	missing, failed := false, error(nil)
 	for _, socket := range e.sockets(place.Runtime) {
@@ -179,10 +179,10 @@ func (e Engines) Inspect(ctx context.Context, place proc.Cgroup) (Details, error
 	return Details{}, errors.Join(ErrUnknown, failed)
 }
 
-// ErrNoEngine means that no engine with an API has this container: none can stop it.
+// ErrNoEngine means that no engine with an API has the container: none can stop it.
 var ErrNoEngine = errors.New("no container engine that could stop it answers on its socket")
 
-// Stop has the engine stop a container: stop signal, grace, SIGKILL. After an error other than ErrNotFound and
+// Stop lets the engine stop a container: stop signal, grace, SIGKILL. After an error other than ErrNotFound and
 // ErrNoEngine it is unknown whether it stops.
 func (e Engines) Stop(ctx context.Context, place proc.Cgroup, grace time.Duration) error {
 	path := fmt.Sprintf("/containers/%s/stop?t=%d", url.PathEscape(place.ID), (grace+time.Second-1)/time.Second)

@@ -11,26 +11,26 @@ import (
 type knownContainer struct {
 	info  snapshot.ContainerInfo
 	path  string       // of its cgroup; empty if unknown
-	found bool         // it exists, or may exist: see info.Unknown
+	found bool         // it exists, or may: see info.Unknown
 	init  snapshot.PID // its first process; 0 if unknown
 	start snapshot.StartTime
-	at    time.Time // zero if there was no time to ask about it
-	late  bool      // that is so
+	at    time.Time // zero if there was no time to ask
+	late  bool      // there was no time to ask
 }
 
-// When an answer is asked for again: a container can be given another name.
+// When to ask again: a container may get another name.
 const (
 	maxAge            = time.Minute
-	maxAgeWithoutInit = 30 * time.Second // without a first process: another container in its place isn't noticed
+	maxAgeWithoutInit = 30 * time.Second // without a first process, which shows that another container has its place
 )
 
-// recall returns what is known about the containers of processes, and which to ask about: true if a user can have made
+// recall returns what is known about the containers of processes, and which to ask about: true if a user may have made
 // the cgroup.
 func (s *Lookup) recall(members []ContainedProcess, now time.Time) (
 	wanted map[proc.Cgroup]bool, entries map[proc.Cgroup]*knownContainer,
 ) {
 	wanted, entries = make(map[proc.Cgroup]bool), make(map[proc.Cgroup]*knownContainer, len(members))
-	runs := map[proc.Cgroup]bool{} // the first processes that were looked for
+	runs := map[proc.Cgroup]bool{} // whether first processes run
 	for i := range members {
 		m := &members[i]
 		if _, asked := wanted[m.Place]; asked || !m.inspectable() {
@@ -50,7 +50,7 @@ func (s *Lookup) recall(members []ContainedProcess, now time.Time) (
 	return wanted, entries
 }
 
-// isFresh says whether an entry needn't be asked for again while its container runs.
+// isFresh says whether an entry is valid while its container runs.
 func (e *knownContainer) isFresh(now time.Time) bool {
 	if e == nil {
 		return false
@@ -62,8 +62,7 @@ func (e *knownContainer) isFresh(now time.Time) bool {
 	return age >= 0 && age < limit
 }
 
-// shows says whether a process belongs to the run that an entry is about. With `docker exec` it needn't be below the
-// first one.
+// shows says whether a process belongs to the entry's run. With `docker exec` it needn't be below the first process.
 func (e *knownContainer) shows(m *ContainedProcess) bool {
 	if e.init == 0 || e.init == m.PID && m.Start != 0 && e.start == m.Start {
 		return true
@@ -79,7 +78,7 @@ func (s *Lookup) runs(e *knownContainer) bool {
 	return err == nil && stat.Start == e.start && !stat.Gone()
 }
 
-// update puts what was found out into entries. What is known stays known while the container runs.
+// update puts found into entries. What is known stays known while the container runs.
 func (s *Lookup) update(wanted map[proc.Cgroup]bool, found, entries map[proc.Cgroup]*knownContainer, now time.Time) {
 	for place := range wanted {
 		before, e := entries[place], found[place]
@@ -102,7 +101,7 @@ func (s *Lookup) update(wanted map[proc.Cgroup]bool, found, entries map[proc.Cgr
 	}
 }
 
-// keep keeps what was asked for, and forgets containers that have ended.
+// keep stores the answers, and forgets containers that have ended.
 func (s *Lookup) keep(wanted map[proc.Cgroup]bool, entries map[proc.Cgroup]*knownContainer, now time.Time) {
 	if s.known == nil {
 		s.known = make(map[proc.Cgroup]*knownContainer)
@@ -122,22 +121,22 @@ func (s *Lookup) keep(wanted map[proc.Cgroup]bool, entries map[proc.Cgroup]*know
 // ContainedProcess is a process in a container.
 type ContainedProcess struct {
 	PID      snapshot.PID
-	Start    snapshot.StartTime // 0 if it is unknown
+	Start    snapshot.StartTime // 0 if unknown
 	Place    proc.Cgroup
 	Rootless bool // it is in a user namespace that UID made
 	UID      snapshot.UID
 
-	Ancestors      []proc.ID // as just read; empty if older
-	InnerNamespace bool      // it is in another PID namespace than the machine's
+	Ancestors      []proc.ID // empty unless just read
+	InnerNamespace bool      // in another PID namespace than the machine's
 }
 
-// inspectable says whether one of root's engines may know the container of the process.
+// inspectable says whether one of root's engines may know the container.
 func (m *ContainedProcess) inspectable() bool {
 	return m.Place.ID != "" && m.Place.ID != snapshot.UnnamedContainer && m.Place.Runtime != proc.Apptainer
 }
 
-// ofUser says that a user can have made the cgroup or the user namespace. It doesn't say which: with root's engine, one
-// can make a container below another's slice, or a namespace in it as any uid.
+// ofUser says that a user may have made the cgroup or the user namespace, but not who: with root's engine, one can make
+// a container below another's slice, or a namespace in it as any uid.
 func (m *ContainedProcess) ofUser() bool { return m.Rootless || m.Place.Delegated }
 
 func (m *ContainedProcess) info(e *knownContainer) *snapshot.ContainerInfo {
@@ -145,7 +144,7 @@ func (m *ContainedProcess) info(e *knownContainer) *snapshot.ContainerInfo {
 	case m.isIn(e):
 		info := e.info
 		info.Init = e.init != 0 && e.init == m.PID
-		if m.Place.Nested { // who started this one doesn't follow from who started the outer one
+		if m.Place.Nested { // the user who started the outer one may not have started this one
 			info.UID, info.Proof = nil, ""
 		}
 		return &info
@@ -155,7 +154,7 @@ func (m *ContainedProcess) info(e *knownContainer) *snapshot.ContainerInfo {
 	return nil
 }
 
-// isIn says whether the process is in this container of root's, and not just in a cgroup with its name.
+// isIn says whether the process is in this container of root's, not just in a cgroup with its name.
 func (m *ContainedProcess) isIn(e *knownContainer) bool {
 	switch {
 	case !m.inspectable(), e == nil, !e.found:

@@ -18,11 +18,11 @@ import (
 
 const (
 	recordsFolder     = "containers"
-	recordsLock       = ".lock" // in the folder; held, by root alone, to write or remove a record
+	recordsLock       = ".lock" // in the folder; root holds it to write or remove a record
 	recordsLockWithin = 5 * time.Second
 )
 
-// RecordsDir is the folder of the records in root's run folder.
+// RecordsDir is the folder of records in root's run folder.
 func RecordsDir(run string) string { return filepath.Join(run, recordsFolder) }
 
 func recordNote(id string) folder.Note[Record] {
@@ -41,7 +41,7 @@ func recordNote(id string) folder.Note[Record] {
 	}
 }
 
-// WriteRecord writes or replaces the record of a container, as root. An error leaves the old record.
+// WriteRecord writes or replaces a container's record, as root. An error leaves the old record.
 func WriteRecord(run string, r Record) error {
 	if err := r.check(); err != nil {
 		return err
@@ -63,8 +63,8 @@ func WriteRecord(run string, r Record) error {
 	return recordNote(r.ID).Put(d, r)
 }
 
-// ReadRecord reads the record of a container, if only root can have written it. The error is fs.ErrNotExist if there is
-// none; with any other one that is unknown.
+// ReadRecord reads a container's record, if only root can have written it. The error is fs.ErrNotExist if there is
+// none; any other one means unknown.
 func ReadRecord(run, id string) (Record, error) {
 	if !IsID(id) {
 		return Record{}, errNoID
@@ -72,8 +72,8 @@ func ReadRecord(run, id string) (Record, error) {
 	return recordNote(id).Read(RecordsDir(run))
 }
 
-// RemoveRecord removes the record of a container, as root. Unless same is nil, it has to be about the same process: a
-// container that was started again keeps its record.
+// RemoveRecord removes a container's record, as root. If same isn't nil, the record must be about the same process: a
+// restarted container keeps its record.
 func RemoveRecord(run, id string, same *Record) error {
 	if !IsID(id) {
 		return errNoID
@@ -89,7 +89,7 @@ func RemoveRecord(run, id string, same *Record) error {
 	if err := d.Hold(recordsLock, recordsLockWithin); err != nil {
 		return err
 	}
-	if same != nil { // while no other process can write one
+	if same != nil { // under the lock
 		now, err := ReadRecord(run, id)
 		if err != nil || now.PID != same.PID || now.Start != same.Start {
 			return nil
@@ -98,10 +98,10 @@ func RemoveRecord(run, id string, same *Record) error {
 	return d.Remove(recordNote(id).Name)
 }
 
-// ListRecords returns the ids of the containers that have a record, in the order of the ids.
+// ListRecords returns the sorted ids of containers with a record.
 func ListRecords(run string) ([]string, error) { return ListNotes(RecordsDir(run)) }
 
-// ListNotes returns the ids of the containers that have a file ID.json in a folder, which may be missing.
+// ListNotes returns the ids of containers with a file ID.json in a folder, which may be missing.
 func ListNotes(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,26 +116,26 @@ func ListNotes(dir string) ([]string, error) {
 	return ids, err
 }
 
-// ErrInvalidRecord means that a record is not one that WriteRecord accepts.
+// ErrInvalidRecord means that WriteRecord would not accept a record.
 var ErrInvalidRecord = errors.New("invalid record of a container")
 
 var errNoID = fmt.Errorf("%w: its id is not 64 hexadecimal digits", ErrInvalidRecord)
 
-// ProofToken: the user's shim had a one-time token from root's service, bound to its socket peer's uid.
+// ProofToken means that the user's shim had a one-time token of root's service, bound to its socket peer's uid.
 const ProofToken = "token"
 
 const recordSchema = 1
 
-// Record is what the hook knows about one container.
+// Record is the hook's knowledge about a container.
 type Record struct {
 	Schema    int            `json:"schema"`
 	ID        string         `json:"id"`            // see IsID
-	EID       snapshot.EnvID `json:"eid"`           // the environment that it was started in; empty for none
-	UID       *snapshot.UID  `json:"uid,omitempty"` // the user for whom it was started; nil if that isn't proved
-	Proof     string         `json:"proof"`         // ProofToken, or empty if nothing is proved
-	Runtime   string         `json:"runtime"`       // the engine, "docker" for example; empty if unknown
+	EID       snapshot.EnvID `json:"eid"`           // in which it was started; empty for none
+	UID       *snapshot.UID  `json:"uid,omitempty"` // of the user for whom it was started; nil without proof
+	Proof     string         `json:"proof"`         // ProofToken, or empty
+	Runtime   string         `json:"runtime"`       // the engine, such as "docker"; empty if unknown
 	StartedAt time.Time      `json:"started_at"`
-	// PID and Start are the container's init, or what makes it: see RunningInits. 0 for none.
+	// PID and Start are the container's init, or the process that makes it: see RunningInits. 0 for none.
 	PID   snapshot.PID       `json:"pid,omitempty"`
 	Start snapshot.StartTime `json:"start,omitempty"`
 }
@@ -161,23 +161,23 @@ func (r *Record) check() error {
 	return nil
 }
 
-// IsID says whether a text can be the ID of a container, and a file's name: 64 hexadecimal digits in lower case.
+// IsID says whether a text can be a container's ID, and a file's name: 64 hexadecimal digits in lower case.
 func IsID(id string) bool { return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == "" }
 
-// RunningInits says which processes keep environments of other users alive: inits of containers by the records in a run
-// folder. It reads them only after a change, and is safe for concurrent use.
+// RunningInits knows which processes keep environments of other users alive: recorded inits of containers. It reads the
+// records only after a change, and is safe for concurrent use.
 type RunningInits struct {
 	Run string
 
 	mu      sync.Mutex
-	changed time.Time // when the folder had changed last
-	stable  bool      // it was read so much later that no other change has the same time
+	changed time.Time // the folder's last change
+	stable  bool      // read so late that no other change has the same time
 	inits   []Record
 }
 
-// Keeps is for disk.Config. start tells another process with the recorded PID; 0 is unknown, and any counts.
+// Keeps is for disk.Config. start detects a reused PID; 0 is unknown, and any counts.
 func (k *RunningInits) Keeps(eid snapshot.EnvID, pid snapshot.PID, start snapshot.StartTime) bool {
-	const tick = 100 * time.Millisecond // longer than the resolution of the times of files
+	const tick = 100 * time.Millisecond // longer than the resolution of file times
 	info, err := os.Stat(RecordsDir(k.Run))
 	if err != nil {
 		return false
@@ -194,7 +194,7 @@ func (k *RunningInits) Keeps(eid snapshot.EnvID, pid snapshot.PID, start snapsho
 }
 
 func initsIn(run string) (inits []Record) {
-	ids, _ := ListRecords(run) // what can't be listed keeps nothing
+	ids, _ := ListRecords(run) // an unreadable folder keeps nothing
 	for _, id := range ids {
 		if r, err := ReadRecord(run, id); err == nil && r.PID != 0 {
 			inits = append(inits, r)
@@ -203,8 +203,8 @@ func initsIn(run string) (inits []Record) {
 	return inits
 }
 
-// PruneRecords removes, as root, the records of containers of which the init has ended, as after a SIGKILL of the
-// runtime. start is the start time of a process, 0 for none; ok is false where that is unknown.
+// PruneRecords removes, as root, the records of containers whose init has ended, as after a SIGKILL of the runtime.
+// start returns the start time of a process, 0 for none; ok is false if unknown.
 func PruneRecords(run string, start func(snapshot.PID) (_ snapshot.StartTime, ok bool)) error {
 	ids, err := ListRecords(run)
 	for _, id := range ids {

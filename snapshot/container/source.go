@@ -1,17 +1,17 @@
 // Package container finds out what the containers of GPU processes are, and who started them: from the kernel, from
-// what root's hook has recorded, and from root's container engines. Nothing comes from the container itself.
+// records of root's hook, and from root's container engines; never from the container itself.
 //
 //	source := &container.Lookup{Engines: container.Engines{}, Run: "/run/genv", Now: time.Now}
 //	infos := source.Look(ctx, members) // one for each member, nil for what isn't a container of root's
 //
-// It is for root only. Answers hold while a container's first process lives, so that a look without new processes
-// costs nothing. A slow engine delays one look, and then is left alone for a while.
+// It is for root only. Answers hold while a container's first process lives, so that a look without new processes is
+// free. A slow engine delays one look, and then isn't asked for a while.
 //
-// Engines asks Docker and Podman by their API on root's socket, and none of a user, which could say anything. Of other
-// engines' containers only the existence is known. Except for Stop it only reads.
+// Engines asks Docker and Podman by their API on root's socket, never on a user's, which could answer anything. Of
+// other engines' containers only the existence is known. Except for Stop it only reads.
 //
-// A Record is what root's hook knows about a started container: its environment, and its user if that was proved, in a
-// file <run>/containers/ID.json that only root can write and everybody may read. The hook replaces it at each start:
+// A Record is what root's hook knows about a started container: its environment, and its user if proved, in a file
+// <run>/containers/ID.json that only root can write and everybody may read. Each start replaces it:
 //
 //	record := container.Record{ID: id, EID: eid, UID: &uid, Proof: container.ProofToken, StartedAt: now}
 //	err := container.WriteRecord("/run/genv", record)
@@ -32,33 +32,33 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Inspector knows containers, with the errors of Engines, which are those of this machine.
+// Inspector knows containers, with the errors of Engines.
 type Inspector interface {
 	Inspect(ctx context.Context, place proc.Cgroup) (Details, error)
 	Stop(ctx context.Context, place proc.Cgroup, grace time.Duration) error
 }
 
-// Lookup finds out about containers. Its exported fields are set before its first use; it is safe for concurrent use.
+// Lookup finds out about containers. Set its exported fields before use; it is safe for concurrent use.
 type Lookup struct {
 	Engines Inspector
-	Run     string  // root's run folder, in which the hook's records are
+	Run     string  // root's run folder with the hook's records
 	Proc    proc.FS // the zero FS is /proc
-	// Wait bounds asking engines in one look, and then reading the hook's records; 0 for 250 ms.
+	// Wait limits asking engines in one look, and then reading records; 0 for 250 ms.
 	Wait time.Duration
 	Now  func() time.Time
 
 	mu          sync.Mutex
 	known       map[proc.Cgroup]*knownContainer
-	silentUntil time.Time // until when engines are not asked, since one didn't answer in time
+	silentUntil time.Time // engines are not asked until then
 }
 
 const (
-	silence     = 30 * time.Second // for how long engines are left alone after one didn't answer in time
-	maxParallel = 8                // how many containers engines are asked about at the same time
+	silence     = 30 * time.Second // without questions after an engine didn't answer in time
+	maxParallel = 8                // questions to engines at the same time
 )
 
-// Look finds out about the containers of processes, in their order: nil unless it is root's or rootless. It takes twice
-// Wait at most; what it can't find out is Unknown, and the next look continues.
+// Look finds out about the containers of processes, in their order: nil unless root's or rootless. It takes at most
+// twice Wait; what it can't find out is Unknown, and the next look continues.
 func (s *Lookup) Look(ctx context.Context, members []ContainedProcess) []*snapshot.ContainerInfo {
 	now := s.Now()
 	wanted, entries := s.recall(members, now)
@@ -70,7 +70,7 @@ func (s *Lookup) Look(ctx context.Context, members []ContainedProcess) []*snapsh
 	return infos
 }
 
-// ask finds out about containers and keeps that. Users' cgroups come last, to take no time from root's.
+// ask finds out about containers and stores the answers. Users' cgroups come last, to take no time from root's.
 func (s *Lookup) ask(
 	ctx context.Context, wanted map[proc.Cgroup]bool, entries map[proc.Cgroup]*knownContainer, now time.Time,
 ) {
@@ -101,8 +101,8 @@ func (s *Lookup) ask(
 	s.keep(wanted, entries, now)
 }
 
-// askAll finds out about the containers that are, or are not, in cgroups of users. It asks engines until asking ends,
-// and reads the hook's records until reading ends.
+// askAll finds out about the containers in cgroups of users, or about all others. It asks engines until asking ends,
+// and reads records until reading ends.
 func (s *Lookup) askAll(asking, reading context.Context, wanted map[proc.Cgroup]bool, ofUsers bool,
 	found map[proc.Cgroup]*knownContainer,
 ) (inTime int) {
@@ -132,7 +132,7 @@ func (s *Lookup) askAll(asking, reading context.Context, wanted map[proc.Cgroup]
 
 func (s *Lookup) find(ctx context.Context, place proc.Cgroup) *knownContainer {
 	e := &knownContainer{found: true, info: snapshot.ContainerInfo{Runtime: place.Runtime}}
-	if place.Runtime == proc.LXC || place.Runtime == proc.Nspawn { // what the cgroup shows is the name
+	if place.Runtime == proc.LXC || place.Runtime == proc.Nspawn { // the cgroup shows the name
 		e.info.Name = place.ID
 		return e
 	}
@@ -150,7 +150,7 @@ func (s *Lookup) find(ctx context.Context, place proc.Cgroup) *knownContainer {
 	return e
 }
 
-// first reads when a process started, and its cgroup; runs is false if it doesn't run.
+// first returns a process's start and cgroup; runs is false if it has ended.
 func (s *Lookup) first(pid snapshot.PID) (start snapshot.StartTime, place proc.Cgroup, runs bool) {
 	h, err := s.Proc.Open(pid) // 0 is no process
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *Lookup) first(pid snapshot.PID) (start snapshot.StartTime, place proc.C
 	return stat.Start, h.Place(), true
 }
 
-// readRecord adds what root's hook has recorded for this run of the container, not for an earlier one.
+// readRecord adds the record of this run of the container, not of an earlier one.
 func (s *Lookup) readRecord(e *knownContainer, id string) {
 	r, err := ReadRecord(s.Run, id)
 	if err != nil {
@@ -183,19 +183,19 @@ func (s *Lookup) readRecord(e *knownContainer, id string) {
 	}
 }
 
-// Running is a container that was found to run, by its first process.
+// Running is a running container.
 type Running struct {
 	place proc.Cgroup
 	Text  string // its name, safe to show, as in "container web (pytorch:24.10)"
 }
 
-// ErrNotInit means that a process is not, or not any more, the first one of a container of root's.
+// ErrNotInit means that a process is not, or no longer, the first one of a container of root's.
 var ErrNotInit = errors.New("it is not the first process of a container")
 
-// Init returns the container that has this process as its first one now. Its error wraps ErrNotInit, or one of
-// Engines.Inspect or of package proc.
+// Init returns the container whose first process this is now. Its error wraps ErrNotInit, or one of Engines.Inspect or
+// package proc.
 func (s *Lookup) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
-	const askInit = 5 * time.Second // for how long an engine is asked for a container that is to be stopped
+	const askInit = 5 * time.Second // to ask an engine about a container to stop
 	h, err := s.Proc.Open(pid)
 	if err != nil {
 		return Running{}, err
@@ -225,8 +225,8 @@ func (s *Lookup) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 	return Running{place: m.Place, Text: process.ContainerName()}, nil
 }
 
-// Stop has the engine stop a container, and waits for that. The caller makes sure that its first process is still the
-// one of Init. The error wraps one of Engines.Stop.
+// Stop lets the engine stop a container, and waits. The caller makes sure that Init's process is still its first one.
+// The error wraps one of Engines.Stop.
 func (s *Lookup) Stop(ctx context.Context, r Running, grace time.Duration) error {
 	if err := s.Engines.Stop(ctx, r.place, grace); err != nil {
 		return fmt.Errorf("stop %s: %w", r.Text, err)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// memoryUnits are in bytes, the longest suffix first.
+// memoryUnits has the longest suffixes first.
 var memoryUnits = []struct {
 	suffix string
 	bytes  int64
@@ -22,8 +22,8 @@ var memoryUnits = []struct {
 	{"g", 1e9},
 }
 
-// ParseMemory reads an amount of memory in bytes: a whole number with one of the units b, k, m, g (1000s) or ki, mi, gi
-// (1024s) in lower or upper case, or without a unit for bytes. Its error says how to write one.
+// ParseMemory parses an amount of memory: a whole number of bytes, or with a unit b, k, m, g (1000s) or ki, mi, gi
+// (1024s) in any case. Its error says how to write one.
 func ParseMemory(s string) (bytes int64, err error) {
 	digits, factor := strings.ToLower(s), int64(1)
 	for _, unit := range memoryUnits {
@@ -43,7 +43,7 @@ func ParseMemory(s string) (bytes int64, err error) {
 	return int64(n) * factor, nil
 }
 
-// GiB writes an amount of memory for people, in units of 2^30 bytes: 61.2 GiB, 0.005 GiB.
+// GiB formats bytes in units of 2^30 for people: 61.2 GiB, 0.005 GiB.
 func GiB(bytes int64) string {
 	if bytes > 0 && bytes < 1<<30/10 {
 		return fmt.Sprintf("%.3f GiB", max(float64(bytes)/(1<<30), 0.001))
@@ -51,7 +51,7 @@ func GiB(bytes int64) string {
 	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 }
 
-// CapAmount writes an amount for people: of "gpus", "memory" (bytes), "environments", or "gpu-hours" (seconds).
+// CapAmount formats an amount of "gpus", "memory" (bytes), "environments" or "gpu-hours" (seconds) for people.
 func CapAmount(counts string, n int64) string {
 	switch counts {
 	case "memory":
@@ -64,7 +64,7 @@ func CapAmount(counts string, n int64) string {
 	return Plural(int(n), "GPU")
 }
 
-// UsedGiB writes how much of a memory is used for a column of GiB: 61.2/80. What is nil is unknown.
+// UsedGiB formats used and total memory for a column of GiB: 61.2/80. nil is unknown.
 func UsedGiB(used, total *int64) string {
 	words := [2]string{"?", "?"}
 	if used != nil {
@@ -76,13 +76,13 @@ func UsedGiB(used, total *int64) string {
 	return words[0] + "/" + words[1]
 }
 
-// Megabytes writes an amount of memory in whole units of 1,000,000 bytes, rounded down, as genv 1.4.3 does: 4000m.
+// Megabytes formats memory in whole units of 1,000,000 bytes, rounded down, as genv 1.4.3 does: 4000m.
 func Megabytes(bytes int64) string { return fmt.Sprintf("%dm", bytes/1e6) }
 
 const day = 24 * time.Hour
 
-// ParseDuration reads a duration that is not negative, as in flags and policy files: 10 (seconds), 500ms, 10s, 15m,
-// 1h30m, 7d or 1d12h. A day is 24 hours. Its error says how to write one.
+// ParseDuration parses a duration that is not negative, as in flags and policy files: 10 (seconds), 500ms, 10s, 15m,
+// 1h30m, 7d or 1d12h. A day has 24 hours. Its error says how to write one.
 func ParseDuration(s string) (time.Duration, error) {
 	d, ok := parseSeconds(s)
 	if !ok {
@@ -94,7 +94,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseSeconds reads a decimal number without a unit.
+// parseSeconds parses a decimal number without a unit.
 func parseSeconds(s string) (time.Duration, bool) {
 	const maxSeconds = 1e9 // more do not fit into a time.Duration
 	if strings.Trim(s, "0123456789.") != "" {
@@ -104,7 +104,7 @@ func parseSeconds(s string) (time.Duration, bool) {
 	return time.Duration(seconds * float64(time.Second)), err == nil && seconds < maxSeconds
 }
 
-// parseUnits reads days, followed by a duration in the syntax of time.ParseDuration.
+// parseUnits parses days, followed by the syntax of time.ParseDuration.
 func parseUnits(s string) (time.Duration, bool) {
 	days, rest, ok := strings.Cut(s, "d")
 	if !ok {
@@ -122,7 +122,7 @@ func parseUnits(s string) (time.Duration, bool) {
 	return d + more, err == nil && more < math.MaxInt64-d
 }
 
-// FormatDuration writes a duration without parts that are zero: 10s, 15m, 1h30m, 7d.
+// FormatDuration omits parts that are zero: 10s, 15m, 1h30m, 7d.
 func FormatDuration(d time.Duration) string {
 	if d >= day && d%time.Second == 0 {
 		days := fmt.Sprintf("%dd", d/day)
@@ -141,7 +141,7 @@ func FormatDuration(d time.Duration) string {
 	return s
 }
 
-// ShortDuration is FormatDuration of a duration rounded to minutes, or to seconds below a minute.
+// ShortDuration is FormatDuration rounded to minutes, or to seconds below a minute.
 func ShortDuration(d time.Duration) string {
 	if seconds := d.Round(time.Second); seconds < time.Minute {
 		return FormatDuration(seconds)
@@ -149,7 +149,7 @@ func ShortDuration(d time.Duration) string {
 	return FormatDuration(d.Round(time.Minute))
 }
 
-// ParseIndices reads device indices with commas between them: 0 or 0,2.
+// ParseIndices parses device indices separated by commas: 0 or 0,2.
 func ParseIndices[Index ~int](list string) ([]Index, error) {
 	var indices []Index
 	for word := range strings.SplitSeq(list, ",") {
@@ -162,7 +162,7 @@ func ParseIndices[Index ~int](list string) ([]Index, error) {
 	return indices, nil
 }
 
-// JoinIndices writes device indices with commas between them, as CUDA_VISIBLE_DEVICES and genv 1.4.3 have them.
+// JoinIndices joins device indices by commas, as in CUDA_VISIBLE_DEVICES and genv 1.4.3.
 func JoinIndices[Index ~int](indices []Index) string {
 	words := make([]string, len(indices))
 	for i, index := range indices {
@@ -171,7 +171,7 @@ func JoinIndices[Index ~int](indices []Index) string {
 	return strings.Join(words, ",")
 }
 
-// Plural is a number with its noun, such as "1 host", "2 hosts" or "2 processes".
+// Plural is a number with its noun: "1 host", "2 hosts" or "2 processes".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

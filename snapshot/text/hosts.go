@@ -9,36 +9,36 @@ import (
 	"strings"
 )
 
-// MaxHosts is how many names a host pattern may match.
+// MaxHosts limits the names that a host pattern may match.
 const MaxHosts = 100_000
 
-// HostPattern is a host name with any number of ranges of numbers in it:
+// HostPattern is a host name with any number of ranges:
 //
 //	gpu-[01-16].lab      16 names, padded as the range's first number is
 //	node[1,3,5-8]        six names
 //	rack[1-2]-gpu[1-4]   eight names, the last range running fastest
 //
-// Names are compared without regard to case, as in DNS (RFC 4343). The zero HostPattern matches no name.
+// Names are compared without regard to case, as in DNS (RFC 4343). The zero HostPattern matches none.
 type HostPattern struct {
 	text  string
 	parts []hostPart
 	count int
 }
 
-// hostPart is a piece of a pattern: a text, or the numbers of one pair of brackets.
+// hostPart is a piece of a pattern: a text, or the numbers in one pair of brackets.
 type hostPart struct {
 	literal string
 	ranges  []numberRange // nil for a literal
 }
 
-// numberRange is the numbers from low to high, each padded with zeros to width.
+// numberRange has the numbers from low to high, padded with zeros to width.
 type numberRange struct{ low, high, width int }
 
 func (r numberRange) count() int { return r.high - r.low + 1 }
 
 func (r numberRange) number(i int) string { return fmt.Sprintf("%0*d", r.width, r.low+i) }
 
-// contains says whether digits is a number of the range, with the same padding.
+// contains also compares the padding.
 func (r numberRange) contains(digits string) bool {
 	n, err := strconv.Atoi(digits)
 	return err == nil && n >= r.low && n <= r.high && r.number(n-r.low) == digits
@@ -46,10 +46,10 @@ func (r numberRange) contains(digits string) bool {
 
 func (p HostPattern) String() string { return p.text }
 
-// Count is how many names the pattern matches, at most MaxHosts. A number that is listed twice counts twice.
+// Count is the number of names, at most MaxHosts. A number that is listed twice counts twice.
 func (p HostPattern) Count() int { return p.count }
 
-// Expand lists the names that the pattern matches, in order.
+// Expand lists the names in order.
 func (p HostPattern) Expand() []string {
 	if p.count == 0 {
 		return nil
@@ -80,7 +80,7 @@ func (p hostPart) expand() (numbers []string) {
 	return numbers
 }
 
-// Matches says whether the pattern matches a name.
+// Matches says whether name is one of the pattern's.
 func (p HostPattern) Matches(name string) bool {
 	name = FoldHost(name)
 	if len(p.parts) == 1 && p.parts[0].ranges == nil { // most patterns are one name
@@ -89,9 +89,9 @@ func (p HostPattern) Matches(name string) bool {
 	return p.count > 0 && (matchParts(p.parts, name) || matchParts(p.parts, name+"."))
 }
 
-// matchParts says whether the parts are a whole name. Its time is proportional to both lengths, also with many stars.
+// matchParts says whether the parts match a whole name. Its time is proportional to both lengths, even with many stars.
 func matchParts(parts []hostPart, name string) bool {
-	at := make([]bool, len(name)+1) // how far the parts so far may reach
+	at := make([]bool, len(name)+1) // where the parts so far may end
 	at[0] = true
 	for _, part := range parts {
 		next := make([]bool, len(at))
@@ -105,10 +105,10 @@ func matchParts(parts []hostPart, name string) bool {
 	return at[len(name)]
 }
 
-// FoldHost is a host name in the form in which names are compared: lower case, without a dot at the end.
+// FoldHost normalises a host name for comparison: lower case, without a dot at the end.
 func FoldHost(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// SplitHosts splits a list at the commas outside brackets, and trims the spaces around each item.
+// SplitHosts splits a list at commas outside brackets, and trims each item.
 func SplitHosts(list string) []string {
 	var items []string
 	depth, start := 0, 0
@@ -126,9 +126,9 @@ func SplitHosts(list string) []string {
 	return append(items, strings.TrimSpace(list[start:]))
 }
 
-// MatchGlob says whether a glob, in which * is any text and ? any character, matches a whole text.
+// MatchGlob says whether a glob matches a whole text: * is any text and ? any character.
 func MatchGlob[C byte | rune](glob, text []C) bool {
-	at, star, tried := 0, -1, 0 // in the glob, its last star, and the end in the text of what that matches
+	at, star, tried := 0, -1, 0 // in the glob; its last star; the end of the star's match in text
 	for i := 0; i < len(text); {
 		switch {
 		case at < len(glob) && glob[at] == '*':
@@ -149,12 +149,11 @@ func MatchGlob[C byte | rune](glob, text []C) bool {
 
 const wildcards = "*?"
 
-// IsHostGlob says whether a host name is one for ParseHostGlob.
+// IsHostGlob says whether a host name needs ParseHostGlob.
 func IsHostGlob(name string) bool { return strings.ContainsAny(name, wildcards) }
 
-// ParseHostGlob reads a host name in which * is any text and ? any character. It may have ranges, as a HostPattern:
-// rack[1-2]-* begins with rack1- or rack2-. matches says whether it matches a name. The error is one line that says
-// what to write instead.
+// ParseHostGlob parses a host name in which * is any text and ? any character. It may have ranges, as a HostPattern:
+// rack[1-2]-* begins with rack1- or rack2-. The error is one line that says what to write instead.
 func ParseHostGlob(text string) (matches func(name string) bool, err error) {
 	if text != "" && text[0] == '-' {
 		return nil, fmt.Errorf("%q: a host name must begin with a letter or a digit", text)
@@ -169,7 +168,7 @@ func ParseHostGlob(text string) (matches func(name string) bool, err error) {
 	return func(name string) bool { return matchParts(parts, FoldHost(name)) }, nil
 }
 
-// reach marks where the part may end in a name if it begins at an index.
+// reach marks the possible ends of the part in a name if it begins at an index.
 func (p hostPart) reach(name string, from int, ends []bool) {
 	rest := name[from:]
 	switch {
@@ -180,7 +179,7 @@ func (p hostPart) reach(name string, from int, ends []bool) {
 			}
 		}
 	case p.literal == "*":
-		for i := from; i < len(ends) && (i == from || !ends[i]); i++ { // from there on all are marked
+		for i := from; i < len(ends) && (i == from || !ends[i]); i++ { // all after a marked one are marked
 			ends[i] = true
 		}
 	case p.literal == "?":
@@ -197,7 +196,7 @@ const (
 	maxDigits   = 9   // of a number, so that no sum or padding overflows
 )
 
-// ParseHosts reads a pattern: a host name with ranges, or an IP address. Its error says what to write.
+// ParseHosts parses a host name with ranges, or an IP address. Its error says what to write.
 func ParseHosts(text string) (HostPattern, error) {
 	p := HostPattern{text: text, count: 1}
 	var err error
@@ -239,7 +238,7 @@ func (p hostPart) count() int {
 	return n
 }
 
-// parseHostParts parses a name with brackets and, if they are special too, wildcards, which become literals.
+// parseHostParts parses a name with brackets and, if special has them, wildcards, which become literals.
 func parseHostParts(text, special string) (parts []hostPart, err error) {
 	for text != "" && err == nil {
 		var part hostPart
@@ -275,7 +274,7 @@ func parseHostPart(text, special string) (hostPart, string, error) {
 	return part, rest, nil
 }
 
-// parseRange reads "7" or "01-16". The first number's digits are the width.
+// parseRange parses "7" or "01-16". The first number's length is the width.
 func parseRange(text string) (numberRange, error) {
 	first, last, isRange := strings.Cut(text, "-")
 	if !isRange {
@@ -284,7 +283,7 @@ func parseRange(text string) (numberRange, error) {
 	if !isNumber(first) || !isNumber(last) {
 		return numberRange{}, fmt.Errorf("%q is not a range of numbers; write it as [01-16] or [1,3,5-8]", text)
 	}
-	low, _ := strconv.Atoi(first) // it is a number
+	low, _ := strconv.Atoi(first) // checked above
 	high, _ := strconv.Atoi(last)
 	if high < low {
 		return numberRange{}, fmt.Errorf("the range %s is reversed; write %s-%s", text, last, first)
@@ -312,7 +311,7 @@ func checkLiteral(text string) error {
 	return nil
 }
 
-// checkNames checks the length of the names, and their first character: a dash would be an option of other programs.
+// checkNames checks the length of names, and their first character: other programs read a dash as an option.
 func (p *HostPattern) checkNames() error {
 	if p.text[0] == '-' || p.text[0] == '.' {
 		return fmt.Errorf("%q: a host name must begin with a letter or a digit", p.text)

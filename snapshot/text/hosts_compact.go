@@ -9,7 +9,7 @@ import (
 )
 
 // CompactHosts writes names as few patterns ("gpu-[03,07-12].lab"), the inverse of HostPattern.Expand, in the order of
-// their first names. What is not a host name stays as it is.
+// their first names. It doesn't change what is not a host name.
 func CompactHosts(names []string) []string {
 	var list [][]string // the parts of each name
 	most, seen := 0, make(map[string]bool, len(names))
@@ -29,7 +29,7 @@ func CompactHosts(names []string) []string {
 	return patterns
 }
 
-// splitNumbers splits a name at its numbers: each odd part is one. A name that can't be a part of a pattern has none.
+// splitNumbers splits a name at its numbers, which are the odd parts. A name that can't be in a pattern has none.
 func splitNumbers(name string) (parts []string) {
 	if _, err := ParseHosts(name); err != nil || strings.ContainsAny(name, "[:") {
 		return []string{name}
@@ -45,7 +45,7 @@ func splitNumbers(name string) (parts []string) {
 
 var numbers = Pattern(`[0-9]+`)
 
-// mergeAt merges the names that are equal except for the number that is this part.
+// mergeAt merges the names that only differ in the number at this part.
 func mergeAt(list [][]string, at int) (merged [][]string) {
 	var found [][]string // the numbers of each merged name
 	index := make(map[string]int)
@@ -71,7 +71,7 @@ func mergeAt(list [][]string, at int) (merged [][]string) {
 	return merged
 }
 
-// compactNumbers writes numbers as "[03,07-12]", and a single one as it is.
+// compactNumbers writes numbers as "[03,07-12]", and a single one unchanged.
 func compactNumbers(numbers []string) string {
 	if len(numbers) == 1 {
 		return numbers[0]
@@ -110,8 +110,7 @@ func compactNumbers(numbers []string) string {
 	return "[" + strings.Join(ranges, ",") + "]"
 }
 
-// ShortHosts is CompactHosts in about so many characters, with the number of hosts that are left out. The names may be
-// foreign text.
+// ShortHosts is CompactHosts in about most characters, with the number of hosts left out. The names may be foreign.
 func ShortHosts(names []string, most int) string {
 	var b strings.Builder
 	shown := 0

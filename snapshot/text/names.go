@@ -1,7 +1,7 @@
-// Package text reads and writes small texts, each kind in one place: durations, amounts of memory, lists of device
-// indices, host patterns, and hints for misspelt words. It makes foreign text, which others chose, safe for a terminal.
+// Package text parses and formats small texts, each kind in one place: durations, amounts of memory, lists of device
+// indices, host patterns, and hints for misspelt words. It makes foreign text safe for a terminal.
 //
-// It imports no other package of genv, so that every package may use it.
+// It imports no other package of genv, so that all may use it.
 package text
 
 import (
@@ -23,9 +23,9 @@ import (
 
 const maxShown = 32 // characters
 
-// Shown is an id, a name or a command for people. Users choose these texts, so one that isn't an ordinary word is
-// quoted, shortened to 32 characters, and made printable without quotation marks: it can't look like a part of genv's
-// own message. A word of at most 32 letters, digits and the marks ._:@/+- is unchanged, as in 1.4.3.
+// Shown makes an id, a name or a command safe for people. Users choose these texts: one that isn't an ordinary word is
+// quoted, shortened to 32 characters, and made printable without quotation marks, so that it can't look like a part of
+// genv's own message. A word of at most 32 letters, digits and the marks ._:@/+- is unchanged, as in 1.4.3.
 func Shown(text string) string {
 	if ordinary(text) {
 		return text
@@ -33,12 +33,12 @@ func Shown(text string) string {
 	return Quoted(text, maxShown)
 }
 
-// Quoted quotes a foreign text as Shown does, but keeps another number of characters.
+// Quoted quotes a foreign text as Shown does, but keeps at most most characters.
 func Quoted(text string, most int) string {
 	return `"` + Shorten(strings.Map(harmless, text), most) + `"`
 }
 
-// ShownCommand is a command line without the folder of its program, quoted as in Shown unless all words are ordinary.
+// ShownCommand is a command line without its program's folder, quoted as in Shown unless all words are ordinary.
 func ShownCommand(text string) string {
 	program, _, _ := strings.Cut(text, " ")
 	text = strings.TrimPrefix(text, program[:strings.LastIndexByte(program, '/')+1])
@@ -50,7 +50,7 @@ func ShownCommand(text string) string {
 	return Shown(text)
 }
 
-// ordinary says whether a text can be shown unchanged. "N/A" is shown where there is no environment.
+// ordinary excludes "N/A", which is shown for no environment.
 func ordinary(text string) bool {
 	return text != "" && len(text) <= maxShown && text != "N/A" && IsMadeOf(text, "._:@/+-")
 }
@@ -65,8 +65,8 @@ func isAlphanumeric(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 }
 
-// harmless replaces quotation marks of all kinds by an apostrophe, and characters that are invisible, reorder text or
-// overlap others by a question mark.
+// harmless replaces all quotation marks by an apostrophe, and characters that are invisible, reorder text or overlap
+// others by a question mark.
 func harmless(r rune) rune {
 	switch {
 	case r == utf8.RuneError, !unicode.IsPrint(r), unicode.Is(unicode.M, r):
@@ -78,8 +78,8 @@ func harmless(r rune) rune {
 	return r
 }
 
-// CheckUsername returns an error unless a name can be that of an account. NSS may give any name that fits into a field
-// of passwd(5), such as ann@corp.example, CORP\jdoe or First Last. A comma separates names, and a dash at the beginning
+// CheckUsername returns an error unless a name can be an account's. NSS may give any name that fits into a field of
+// passwd(5), such as ann@corp.example, CORP\jdoe or First Last. A comma separates names, and a dash at the beginning
 // would be an option of ssh.
 func CheckUsername(name string) error {
 	const maxUsername = 256 // bytes
@@ -95,7 +95,7 @@ func CheckUsername(name string) error {
 	return nil
 }
 
-// Hint suggests the known word nearest to a misspelt one: did you mean "enforce"? If none is near, it is otherwise.
+// Hint suggests the nearest known word, as in: did you mean "enforce"? If none is near, it is otherwise.
 func Hint(word string, known []string, otherwise string) string {
 	if near := Nearest(word, known); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
@@ -103,8 +103,8 @@ func Hint(word string, known []string, otherwise string) string {
 	return otherwise
 }
 
-// Nearest is the known word nearest to a misspelt one, or "" if none is near. If several are equally near, it is the
-// one that begins like the word for longest, then the first. A host without its domain means the full name.
+// Nearest returns the known word nearest to a misspelt one, or "". Among equally near ones it prefers the longest
+// common prefix, then the first. A host without its domain means the full name.
 func Nearest(word string, known []string) string {
 	limit := 1
 	if len(word) > 3 {
@@ -126,7 +126,7 @@ func Nearest(word string, known []string) string {
 	return found
 }
 
-// commonPrefix is the number of bytes with which both words begin, in any case.
+// commonPrefix is the length of the common prefix in any case, in bytes.
 func commonPrefix(a, b string) int {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	n := 0
@@ -136,11 +136,11 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// NoAnswer are the words of Late for a deadline of unknown length.
+// NoAnswer is Late's text for a deadline of unknown length.
 const NoAnswer = "no answer in time"
 
-// Late is err in plain words ("no answer within 5s", or NoAnswer for 0) if it has Go's words for a deadline, as errors
-// of net/http, os/exec and pgx do, perhaps of another machine. Any other error stays as it is.
+// Late puts err into plain words ("no answer within 5s", or NoAnswer for 0) if it has Go's words for a deadline, as
+// errors of net/http, os/exec and pgx do, perhaps from another machine. It returns any other error unchanged.
 func Late(err error, within time.Duration) error {
 	if err == nil {
 		return nil
@@ -158,7 +158,7 @@ func Late(err error, within time.Duration) error {
 	return Worded(said, err)
 }
 
-// Worded is an error with these words, which wraps causes.
+// Worded is an error with these words that wraps causes.
 func Worded(words string, causes ...error) error { return &worded{words, causes} }
 
 type worded struct {
@@ -169,13 +169,13 @@ type worded struct {
 func (w *worded) Error() string   { return w.words }
 func (w *worded) Unwrap() []error { return w.causes }
 
-// Pattern compiles a regular expression when it is first used, so that not every start of genv pays for it.
+// Pattern compiles a regular expression at its first use, so that not every start of genv pays for it.
 func Pattern(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
 
-// Printable is a foreign text on one line: characters that could move a cursor, or hide or reorder text, are escaped as
-// in Go, with "\n" for a newline and "\xff" for a byte that is not UTF-8.
+// Printable puts a foreign text on one line: characters that could move a cursor, or hide or reorder text, are escaped
+// as in Go, with "\n" for a newline and "\xff" for a byte that is not UTF-8.
 func Printable(s string) string { return escape(s, unicode.IsPrint) }
 
 // PrintableLines is Printable, but keeps newlines.
@@ -183,10 +183,10 @@ func PrintableLines(s string) string {
 	return escape(s, func(r rune) bool { return r == '\n' || unicode.IsPrint(r) })
 }
 
-// OneLine is Printable with a single space for each run of white space.
+// OneLine is Printable with one space for each run of white space.
 func OneLine(s string) string { return Printable(strings.Join(strings.Fields(s), " ")) }
 
-// Masked is Printable with a question mark for each character that it would escape.
+// Masked is Printable with a question mark for each escaped character.
 func Masked(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -196,7 +196,7 @@ func Masked(s string) string {
 	}, strings.ToValidUTF8(s, "?"))
 }
 
-// escape escapes all bytes that are not UTF-8, and all characters that keep refuses.
+// escape escapes all bytes that are not UTF-8, and characters that keep refuses.
 func escape(s string, keep func(rune) bool) string {
 	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !keep(r) }) < 0 {
 		return s
@@ -217,13 +217,13 @@ func escape(s string, keep func(rune) bool) string {
 	return b.String()
 }
 
-// Union are the lines of both, without those of second that first has.
+// Union returns the lines of first, and those of second that first lacks.
 func Union(first, second []string) []string {
 	return slices.Concat(first, slices.DeleteFunc(slices.Clone(second),
 		func(line string) bool { return slices.Contains(first, line) }))
 }
 
-// Cut is the beginning of a text, at most n bytes, with whole characters.
+// Cut returns at most n bytes of a text's beginning, in whole characters.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -234,7 +234,7 @@ func Cut(s string, n int) string {
 	return s[:n]
 }
 
-// Shorten cuts a text to at most n characters; the last one is … if it was cut.
+// Shorten cuts a text to at most n characters, the last one a … if it was cut.
 func Shorten(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -242,7 +242,7 @@ func Shorten(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// Head is a writer that keeps the beginning of what is written to it, such as the output of a program.
+// Head is a writer that keeps the beginning of its input, such as a program's output.
 type Head struct {
 	Limit int  // in bytes
 	Cut   bool // more was written
@@ -250,7 +250,7 @@ type Head struct {
 	kept strings.Builder
 }
 
-// Write implements io.Writer. It has no error, since a program would end because of it.
+// Write implements io.Writer. It returns no error, which could end the program.
 func (h *Head) Write(p []byte) (int, error) {
 	room := min(len(p), h.Limit-h.kept.Len())
 	h.Cut = h.Cut || room < len(p)
@@ -260,7 +260,7 @@ func (h *Head) Write(p []byte) (int, error) {
 
 func (h *Head) String() string { return h.kept.String() }
 
-// Tail keeps the end of what a program writes. It is safe for concurrent use.
+// Tail is a writer that keeps the end of its input. It is safe for concurrent use.
 type Tail struct {
 	Limit int // in bytes
 
@@ -282,7 +282,7 @@ func (t *Tail) String() string {
 	return string(t.kept)
 }
 
-// LastLine is the last line with text in it, printable and not too long: where a program says why it failed.
+// LastLine is the last line with text, printable and short: there programs say why they failed.
 func LastLine(output string) string {
 	output = strings.TrimSpace(output)
 	return Printable(Cut(output[strings.LastIndexAny(output, "\r\n")+1:], 300))

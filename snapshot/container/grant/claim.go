@@ -1,23 +1,23 @@
-// Package grant decides which GPUs a container gets, and in which environment: what its config.json asks for, what the
-// state files and the proof of its user allow, and what the container sees of it.
+// Package grant decides which GPUs a container gets, and in which environment, from the request in its config.json, the
+// state files and the proof of its user; and what the container sees of it.
 //
 //	request, err := grant.Asked(config, nvidia)
 //	granted, err := grant.Applicant{GPURequest: request, Proof: proof, …}.Apply(files) // under the lock
 //	granted.SetVariables(config)
 //
-// The config.json of a container has what the person wrote who started it: nothing in it says who that is. A proof
-// does, which comes from elsewhere. Without one, a container has an environment of its own that belongs to no person.
+// The person who starts a container writes its config.json: nothing in it proves who that is. A proof comes from
+// elsewhere. Without one, a container has an environment of its own that belongs to no person.
 //
-// Tokens, one-time and in the memory of root's service alone, show who asked for a container that is about to start,
-// since the engine says nothing about its caller:
+// Tokens prove who asked for a container that is about to start, since the engine doesn't tell its caller. They are
+// one-time, and only in the memory of root's service:
 //
 //	text, err := tokens.Issue(grant.ProvedUser{UID: peer, EID: eid})  // asked by the user's docker shim
 //	holder, ok := tokens.Redeem(text)                             // asked by root's container runtime
 //
-// RestartNotes remember for which user a container was started: a token proves that once, and `docker restart` brings
-// the same one. Only root's runtime writes and reads them. A note is good for the same container id, which all see,
-// engine and token. It is removed when the engine doesn't know the container any more, at the latest RestartLife after
-// its last start.
+// RestartNotes remember for which user a container was started: a token proves that once, and `docker restart` uses the
+// same one again. Only root's runtime writes and reads them. A note counts for the same container id, which all see,
+// engine and token. It is removed when the engine no longer knows the container, at the latest RestartLife after its
+// last start.
 package grant
 
 import (
@@ -34,45 +34,45 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Nobody is the uid of an environment of which the user isn't proved, as the kernel shows for users that don't exist.
+// Nobody owns environments without a proved user, as the kernel shows users that don't exist.
 const (
 	Nobody         snapshot.UID      = 65534
 	NobodyUsername snapshot.Username = "nobody"
 )
 
-// ErrRefused means that a container can't have the GPUs that it asks for.
+// ErrRefused means that a container can't have the GPUs of its request.
 var ErrRefused = errors.New("refused")
 
-// Applicant is a container's request, and what is known of it.
+// Applicant is a container's request, and what is known about it.
 type Applicant struct {
 	GPURequest
-	Proof     *ProvedUser  // for whom it is started; nil if that isn't proved
+	Proof     *ProvedUser  // for whom it is started; nil without proof
 	Container string       // its ID
-	PID       snapshot.PID // which is registered in the environment
+	PID       snapshot.PID // to register in the environment
 	Now       snapshot.Date
 	Username  snapshot.Username    // of the proved user
-	Hardware  []hardware.BusDevice // of this machine, as far as known
+	Hardware  []hardware.BusDevice // known devices of this machine
 	state.Availability
-	// Shared says that every user writes the state files. Then no user can be proved, and a container may use the
+	// Shared says that every user can write the state files. Then no user can be proved, and a container may use the
 	// devices of the environment that it claims.
 	Shared bool
 }
 
-// Granted is what a container has.
+// Granted is what a container gets.
 type Granted struct {
 	EID     snapshot.EnvID // empty if it has no environment
 	Name    string
 	Own     bool // the environment is the container's own
 	Devices []snapshot.DeviceIndex
-	UUIDs   []snapshot.GPUUUID // of the devices; nil if one is unknown
+	UUIDs   []snapshot.GPUUUID // nil if one is unknown
 	Memory  snapshot.Memory
 	GPUs    bool // it asked for devices
 
-	Registered bool // its processes keep the environment alive: it is its own, or that of its proved user
+	Registered bool // its processes keep the environment, its own or its proved user's, alive
 }
 
 // Apply registers a container's process in its environment, and attaches the devices of an environment of its own.
-// After an error, which wraps ErrRefused, ErrRequest or one of package state, the files are not to be written.
+// Don't write the files after an error, which wraps ErrRefused, ErrRequest or one of package state.
 func (c Applicant) Apply(f *state.Files) (Granted, error) {
 	g := Granted{GPUs: c.AsksForGPUs()}
 	if env := c.joined(f); env != nil {
@@ -84,7 +84,7 @@ func (c Applicant) Apply(f *state.Files) (Granted, error) {
 	return c.own(f, g)
 }
 
-// joined is the environment of the person in which a container runs; nil for its own.
+// joined returns the person's environment in which a container runs; nil for its own.
 func (c Applicant) joined(f *state.Files) *snapshot.Environment {
 	switch {
 	case c.Proof != nil && c.Proof.EID != "":
@@ -169,7 +169,7 @@ func (c Applicant) own(f *state.Files, g Granted) (Granted, error) {
 	return g.with(f, attached, c.Hardware), nil
 }
 
-// explained adds to an error who has the devices.
+// explained adds the holders of the devices to an error.
 func explained(err error) error {
 	const maxHolders = 8
 	unavailable, ok := errors.AsType[*state.UnavailableError](err)
@@ -183,7 +183,7 @@ func explained(err error) error {
 	return fmt.Errorf("%w (%s)", err, strings.Join(holders, "; "))
 }
 
-// wanted are the devices that the request names; all are those of "all". It is empty for a request by number.
+// wanted returns the devices that the request names; all stands for "all". It is empty for a request by number.
 func (c Applicant) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapshot.DeviceIndex, err error) {
 	if c.Count > 0 {
 		if c.All || len(c.Names)+len(c.Minors) > 0 {
@@ -217,7 +217,7 @@ func (c Applicant) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []sn
 	return slices.Compact(list), nil
 }
 
-// index is the device of a name: an index, a UUID, also one that is cut short, or that of an attached MIG instance.
+// index finds a device by index, by UUID or the beginning of one, or by an attached MIG instance.
 func (c Applicant) index(f *state.Files, name string) (snapshot.DeviceIndex, error) {
 	if list, err := text.ParseIndices[snapshot.DeviceIndex](name); err == nil && len(list) == 1 {
 		return list[0], nil
@@ -245,7 +245,7 @@ func (c Applicant) index(f *state.Files, name string) (snapshot.DeviceIndex, err
 	return found[0], nil
 }
 
-// with adds the devices, or the MIG instances that the environment has of them.
+// with adds the devices, or the environment's MIG instances of them.
 func (g Granted) with(f *state.Files, list []snapshot.DeviceIndex, known []hardware.BusDevice) Granted {
 	g.Devices = list
 	now := change.Current(f, g.EID)
@@ -257,7 +257,7 @@ func (g Granted) with(f *state.Files, list []snapshot.DeviceIndex, known []hardw
 		}
 		own, ok := hardware.UUIDs(known, []snapshot.DeviceIndex{index})
 		if !ok && now.Instances == nil {
-			return g // then all are named by their indices
+			return g // then indices name all
 		}
 		uuids = append(uuids, own...)
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The variables that speak to genv, set with `docker run -e` or the flags of `genv docker run`.
+// Variables for genv, set by `docker run -e` or the flags of `genv docker run`.
 const (
-	TokenVariable = "GENV_CONTAINER_TOKEN" // of root's service, for its user
-	GPUs          = "GENV_GPUS"            // how many devices, or "all", in an environment of its own
+	TokenVariable = "GENV_CONTAINER_TOKEN" // root's service's, for its user
+	GPUs          = "GENV_GPUS"            // number of devices, or "all", for an environment of its own
 	GPUMemory     = "GENV_GPU_MEMORY"
 	OverSubscribe = "GENV_ALLOW_OVER_SUBSCRIPTION"
 	Name          = "GENV_ENVIRONMENT_NAME"
@@ -25,31 +25,31 @@ const (
 
 const visible = "NVIDIA_VISIBLE_DEVICES"
 
-// ErrRequest means that a container asks for GPUs in a way that is not understood.
+// ErrRequest means that a container's request for GPUs is invalid.
 var ErrRequest = errors.New("not understood")
 
-// GPURequest is what a container asks for.
+// GPURequest is a container's request.
 type GPURequest struct {
 	Token string         // empty for none
-	EID   snapshot.EnvID // the environment that it claims to be of; empty for none
+	EID   snapshot.EnvID // the claimed environment; empty for none
 
-	Count  int             // of devices, whichever; 0 for those that it names
+	Count  int             // of any devices; 0 for named ones
 	All    bool            // all devices
 	Names  []string        // indices and UUIDs
 	Minors []int           // numbers of device nodes, /dev/nvidiaN
-	Memory snapshot.Memory // the capacity that it wants on each
-	Called string          // the name of an environment of its own
+	Memory snapshot.Memory // the capacity on each
+	Called string          // name for an environment of its own
 
 	OverSubscribe bool
 }
 
-// AsksForGPUs says whether it asks for any.
+// AsksForGPUs says whether it requests any.
 func (r *GPURequest) AsksForGPUs() bool {
 	return r.Count > 0 || r.All || len(r.Names) > 0 || len(r.Minors) > 0
 }
 
-// Asked reads what a container asks for. nvidia says that the next runtime obeys NVIDIA_VISIBLE_DEVICES, which many
-// images set; otherwise only NVIDIA's hook does. Only a request for GPUs can have an error, which wraps ErrRequest.
+// Asked reads a container's request. nvidia says that the next runtime obeys NVIDIA_VISIBLE_DEVICES, which many images
+// set; otherwise only NVIDIA's hook does. Only a request for GPUs can have an error, which wraps ErrRequest.
 func Asked(c *oci.ContainerConfig, nvidia bool) (GPURequest, error) {
 	r := GPURequest{
 		Token: c.Getenv(TokenVariable), EID: snapshot.Claim(c.Getenv(snapshot.ClaimVariable)),
@@ -62,8 +62,8 @@ func Asked(c *oci.ContainerConfig, nvidia bool) (GPURequest, error) {
 		return r, err
 	}
 	r.askByAnnotation(c)
-	for _, d := range c.Devices { // of --device /dev/nvidia0, or made of CDI devices by an engine, as by dockerd
-		if !c.AllDevices && // else it has the nodes of all devices of the machine, asked for or not
+	for _, d := range c.Devices { // by --device /dev/nvidia0, or by an engine (dockerd) from CDI devices
+		if !c.AllDevices && // those nodes weren't requested
 			d.Type == "c" && d.Major == nvidiaMajor && d.Minor >= 0 && d.Minor <= maxGPUMinor {
 			r.Minors = append(r.Minors, int(d.Minor))
 		}
@@ -83,7 +83,7 @@ func Asked(c *oci.ContainerConfig, nvidia bool) (GPURequest, error) {
 	return r, r.Check()
 }
 
-// Check refuses what Asked wouldn't return, for a request of another process. Its error wraps ErrRequest.
+// Check refuses what Asked wouldn't return, for another process's request. Its error wraps ErrRequest.
 func (r *GPURequest) Check() error {
 	if err := snapshot.CheckName(Name, r.Called); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
@@ -100,16 +100,16 @@ func (r *GPURequest) Check() error {
 }
 
 const (
-	maxMemory  = 64   // bytes of an amount of memory
+	maxMemory  = 64   // bytes
 	maxShown   = 60   // bytes of a value in a message
 	maxDevices = 1024 // no host has more
 	maxCount   = 1<<16 - 1
 )
 
-// isSet says whether a switch is on: set to anything but an empty value or 0.
+// isSet is false for an empty value or 0.
 func isSet(c *oci.ContainerConfig, name string) bool { v := c.Getenv(name); return v != "" && v != "0" }
 
-// askByCount reads GENV_GPUS, which replaces what docker's own --gpus chose.
+// askByCount reads GENV_GPUS, which replaces the choice of docker's --gpus.
 func (r *GPURequest) askByCount(value string) error {
 	n, err := strconv.ParseUint(value, 10, 16)
 	switch {
@@ -148,14 +148,13 @@ func hasNVIDIAHook(c *oci.ContainerConfig) bool {
 	return false
 }
 
-// cdi begins the name of a GPU of the Container Device Interface. An annotation that cdiAnnotation begins lists such
-// names.
+// cdi is the prefix of GPUs of the Container Device Interface, which annotations with the prefix cdiAnnotation list.
 const (
 	cdi           = "nvidia.com/gpu="
 	cdiAnnotation = "cdi.k8s.io/"
 )
 
-// askByAnnotation reads the devices that an engine leaves to the runtime to inject.
+// askByAnnotation reads the devices that an engine leaves to the runtime.
 func (r *GPURequest) askByAnnotation(c *oci.ContainerConfig) {
 	for name, value := range c.Annotations {
 		if !strings.HasPrefix(name, cdiAnnotation) {
@@ -170,7 +169,7 @@ func (r *GPURequest) askByAnnotation(c *oci.ContainerConfig) {
 	slices.Sort(r.Names)
 }
 
-// The numbers of the device nodes of GPUs: the Linux allocated devices list, and NVIDIA's /dev/nvidiactl.
+// Device numbers of GPUs: the Linux allocated devices list, and NVIDIA's /dev/nvidiactl.
 const (
 	nvidiaMajor = 195
 	maxGPUMinor = 253 // above it are nvidia-modeset and nvidiactl
@@ -178,7 +177,7 @@ const (
 
 const cudaVisible = "CUDA_VISIBLE_DEVICES"
 
-// SetVariables tells a container's first process what it has. It always removes the token.
+// SetVariables tells a container's first process what it got. It always removes the token.
 func (g Granted) SetVariables(c *oci.ContainerConfig) {
 	c.UnsetEnv(TokenVariable)
 	if g.EID == "" {
@@ -198,13 +197,13 @@ func (g Granted) SetVariables(c *oci.ContainerConfig) {
 	}
 	list := g.visible()
 	c.SetEnv(visible, list)
-	// A container sees only its own devices: a user's index, from the first of them, is as good as a UUID.
+	// A container sees only its own devices: an index among them is as good as a UUID.
 	if _, set := c.LookupEnv(cudaVisible); !set && g.UUIDs != nil {
 		c.SetEnv(cudaVisible, list)
 	}
 }
 
-// visible lists the devices as NVIDIA's programs read them.
+// visible lists the devices for NVIDIA's programs.
 func (g Granted) visible() string {
 	if len(g.Devices) == 0 {
 		return "void"

@@ -20,25 +20,25 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// TokenLife is how long a token can be redeemed. `docker run` may download the image first.
+// TokenLife is how long a token is valid. `docker run` may download the image first.
 const TokenLife = 10 * time.Minute
 
-// MaxToken bounds the text of a token, in bytes.
+// MaxToken limits the text of a token, in bytes.
 const MaxToken = 128
 
-// Tokens that are not redeemed yet. Of a user who has more, the oldest one is lost.
+// Limits for tokens that aren't redeemed. A user who exceeds them loses the oldest one.
 const (
 	maxTokens       = 4096
 	maxTokensOfUser = 64
 )
 
-// ProvedUser is who a container is started for.
+// ProvedUser is the user for whom a container is started.
 type ProvedUser struct {
 	UID snapshot.UID   `json:"uid"`
-	EID snapshot.EnvID `json:"eid,omitempty"` // the environment that the user named; empty for none
+	EID snapshot.EnvID `json:"eid,omitempty"` // named by the user; empty for none
 }
 
-// Tokens are those of one service. They are safe for concurrent use.
+// Tokens has the tokens of one service. It is safe for concurrent use.
 type Tokens struct {
 	Now func() time.Time
 
@@ -46,7 +46,7 @@ type Tokens struct {
 	issued []issued // the oldest first
 }
 
-// issued is a token that can be redeemed. Its text isn't kept.
+// issued is a redeemable token, without its text.
 type issued struct {
 	sum    [sha256.Size]byte
 	holder ProvedUser
@@ -78,7 +78,7 @@ func (t *Tokens) Issue(h ProvedUser) (string, error) {
 	return text, nil
 }
 
-// Redeem returns, once, who a token is for; ok is false if it is redeemed, too old, or was never issued.
+// Redeem returns once whose token it is; ok is false if it was redeemed, is too old, or was never issued.
 func (t *Tokens) Redeem(text string) (h ProvedUser, ok bool) {
 	sum, now := sha256.Sum256([]byte(text)), t.Now()
 	t.mu.Lock()
@@ -92,21 +92,21 @@ func (t *Tokens) Redeem(text string) (h ProvedUser, ok bool) {
 	return found.holder, now.Before(found.until)
 }
 
-// RestartLife is how long after its last start a container can be started again for its user.
+// RestartLife is how long after its last start a container can be restarted for its user.
 const RestartLife = 90 * 24 * time.Hour
 
-// ErrUnknownStart means that a container was not started for a user before, or that this can't be shown.
+// ErrUnknownStart means that no earlier start proves a container's user.
 var ErrUnknownStart = errors.New("no earlier start of this container proves its user")
 
 const restartFolder = "container-users" // in RestartNotes.Dir
 
-// RestartNotes are those in root's folder Dir, /var/lib/genv usually.
+// RestartNotes has the notes in root's folder Dir, usually /var/lib/genv.
 type RestartNotes struct {
 	Dir string
 	Now func() time.Time
 }
 
-// RestartNote is for whom a container was started.
+// RestartNote says for whom a container was started.
 type RestartNote struct {
 	ID string `json:"id"`
 	ProvedUser
@@ -133,7 +133,7 @@ func restartNote(id string) folder.Note[RestartNote] {
 	}
 }
 
-// Write writes the note of a container that was started for a user with a token.
+// Write writes the note about a start for a user with a token.
 func (n RestartNotes) Write(note RestartNote, token string) error {
 	if !container.IsID(note.ID) || token == "" {
 		return fmt.Errorf("%w: its id or its token is missing", ErrUnknownStart)
@@ -152,7 +152,7 @@ func (n RestartNotes) Write(note RestartNote, token string) error {
 	return restartNote(note.ID).Put(dir, note)
 }
 
-// Find returns the note about a container that an engine starts again with a token. Without one the error wraps
+// Find returns the note about a container that an engine restarts with a token. Otherwise the error wraps
 // ErrUnknownStart.
 func (n RestartNotes) Find(id, runtime, token string) (RestartNote, error) {
 	if !container.IsID(id) || token == "" {
@@ -173,7 +173,7 @@ func (n RestartNotes) path() string { return filepath.Join(n.Dir, restartFolder)
 
 func (n RestartNotes) old(note RestartNote) bool { return n.Now().Sub(note.Started) > RestartLife }
 
-// Prune removes the notes about containers that are gone, and old ones. gone is false if that is unknown.
+// Prune removes old notes, and notes about containers that are gone. gone returns false if unknown.
 func (n RestartNotes) Prune(gone func(RestartNote) bool) error {
 	ids, err := container.ListNotes(n.path())
 	if err != nil || len(ids) == 0 {

@@ -1,11 +1,11 @@
-// Package oci reads and changes config.json, in which a container engine describes a container for an OCI runtime (OCI
+// Package oci reads and changes config.json, with which a container engine describes a container to an OCI runtime (OCI
 // runtime specification, "Configuration").
 //
 //	config, err := oci.Read(bundle)
 //	config.SetEnv("GENV_ENVIRONMENT_ID", "4c01db0b339c")
 //	err = config.Write()
 //
-// What is not changed stays as it is, byte for byte. The package gives nothing of it a meaning: see package grant.
+// What is not changed stays the same, byte for byte. Package grant interprets it.
 package oci
 
 import (
@@ -20,15 +20,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ErrGarbled means that a config.json is not one that a runtime would start.
+// ErrGarbled means that no runtime would start this config.json.
 var ErrGarbled = errors.New("config.json is not understood")
 
-// ContainerConfig is what a config.json says. The values are read only; Set, Add and Remove change what Encode writes.
+// ContainerConfig is the content of a config.json. Read the fields; Set, Add and Unset change what Encode writes.
 type ContainerConfig struct {
 	Env             []string // of the container's first process
 	Annotations     map[string]string
-	Devices         []DeviceNode // which the runtime makes
-	AllDevices      bool         // every device of the machine is allowed, as with --privileged
+	Devices         []DeviceNode // made by the runtime
+	AllDevices      bool         // all devices of the machine are allowed, as with --privileged
 	Hooks           map[string][]Hook
 	InUserNamespace bool // the container has uids of its own
 
@@ -45,7 +45,7 @@ type DeviceNode struct {
 	Minor int64  `json:"minor"`
 }
 
-// Hook is a program that the runtime starts at a moment of a container's life.
+// Hook is a program that the runtime starts at a stage of a container's life.
 type Hook struct {
 	Path    string   `json:"path"`
 	Args    []string `json:"args,omitempty"`
@@ -88,7 +88,7 @@ func Parse(data []byte) (*ContainerConfig, error) {
 		c.InUserNamespace = c.InUserNamespace || n.Type == "user"
 	}
 	all := func(number *int64) bool { return number == nil || *number < 0 }
-	for _, r := range read.Linux.Resources.Devices { // the last one counts
+	for _, r := range read.Linux.Resources.Devices { // the last rule counts
 		if (r.Type == "" || r.Type == "a") && all(r.Major) && all(r.Minor) {
 			c.AllDevices = r.Allow
 		}
@@ -96,13 +96,13 @@ func Parse(data []byte) (*ContainerConfig, error) {
 	return c, nil
 }
 
-const maxReason = 200 // bytes of an error of package json
+const maxReason = 200 // bytes of an error of encoding/json
 
-// object is a JSON object of which the values are not changed.
+// object is a JSON object with unchanged values.
 type object map[string]json.RawMessage
 
-// checkSpelling refuses names that differ from the specification's only by capital letters: runc accepts them, and two
-// of one name would mean different things to different programs.
+// checkSpelling refuses names that differ from the specification's only in case: runc accepts them, and two spellings
+// would mean different things to different programs.
 func checkSpelling(whole object) error {
 	known := map[string][]string{
 		"": {"process", "hooks", "annotations", "linux"}, "process": {"env"},
@@ -126,7 +126,7 @@ func checkSpelling(whole object) error {
 	return nil
 }
 
-// Getenv is the value of a variable of the container's first process; the last one counts.
+// Getenv returns a variable of the container's first process; the last one counts.
 func (c *ContainerConfig) Getenv(name string) string {
 	value, _ := c.LookupEnv(name)
 	return value
@@ -156,7 +156,7 @@ func (c *ContainerConfig) SetEnv(name, value string) {
 	c.Env = append(c.Env, name+"="+value)
 }
 
-// AddHook adds a hook behind those of a moment: "createRuntime" or "poststop".
+// AddHook adds a hook behind those of a stage: "createRuntime" or "poststop".
 func (c *ContainerConfig) AddHook(stage string, h Hook) {
 	if c.added == nil {
 		c.added = map[string][]Hook{}
@@ -164,7 +164,7 @@ func (c *ContainerConfig) AddHook(stage string, h Hook) {
 	c.added[stage] = append(c.added[stage], h)
 }
 
-// Encode is the config.json with the changes.
+// Encode returns the changed config.json.
 func (c *ContainerConfig) Encode() ([]byte, error) {
 	next := object{}
 	maps.Copy(next, c.whole)
@@ -184,7 +184,7 @@ func (c *ContainerConfig) Encode() ([]byte, error) {
 	return json.Marshal(next)
 }
 
-// change changes a value of an object that is an object itself, and may be missing.
+// change changes an inner object, which may be missing.
 func change(outer object, name string, how func(object) error) error {
 	inner := object{}
 	if raw := outer[name]; raw != nil {
@@ -226,11 +226,11 @@ func put(outer object, name string, value any) error {
 
 const (
 	fileName = "config.json"
-	maxBytes = 16 << 20 // one of dockerd's has about 10 KiB, and some hundred with --privileged
+	maxBytes = 16 << 20 // dockerd's have about 10 KiB, and some hundred with --privileged
 )
 
-// Read reads the config.json of a bundle. The error wraps folder.ErrUnsafe for a file that no engine writes, such as a
-// link, fs.ErrNotExist, or ErrGarbled.
+// Read reads a bundle's config.json. The error wraps folder.ErrUnsafe for a file that no engine writes, such as a link,
+// fs.ErrNotExist, or ErrGarbled.
 func Read(bundle string) (*ContainerConfig, error) {
 	dir, err := folder.OpenExisting(bundle)
 	if err != nil {
@@ -249,7 +249,7 @@ func Read(bundle string) (*ContainerConfig, error) {
 	return c, nil
 }
 
-// Write replaces the config.json that was read by one with the changes. After an error the old one is there.
+// Write replaces the config.json by the changed one. An error leaves the old one.
 func (c *ContainerConfig) Write() error {
 	data, err := c.Encode()
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package draw writes styled text and tables for a terminal. It knows nothing of what they say.
+// Package draw draws styled text and tables for a terminal.
 //
 //	t := draw.Table{Columns: []draw.ColumnLayout{{Name: "HOST", Least: 10}}, Rows: rows}
 //	lines := t.Lines(80) // none is wider than 80 columns
 //
-// Text of others passes through Shown first: nothing of it reaches the terminal as a control sequence.
+// Foreign text passes through Shown first, so that none of it reaches the terminal as a control sequence.
 package draw
 
 import (
@@ -16,35 +16,35 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ColumnLayout is how a column of a table is laid out.
+// ColumnLayout is the layout of a table's column.
 type ColumnLayout struct {
 	Name  string
-	Width int  // that it has at least
-	Least int  // to which it may be cut; 0 if it isn't cut
-	Order int  // when it is left out if there is no room, 1 first; 0 for never
-	Right bool // its cells are at the right edge
+	Width int  // minimum
+	Least int  // minimum after cutting; 0 for uncut
+	Order int  // in which columns are left out without room, 1 first; 0 for never
+	Right bool // aligned to the right
 }
 
-// TableRow is a row of a table, with a cell for each column.
+// TableRow has a cell for each column.
 type TableRow struct {
 	Prefix   string // two columns wide
 	Selected bool
 	Cells    []Cell
 }
 
-// Table is rows that are drawn under the names of columns.
+// Table draws rows under the names of columns.
 type Table struct {
 	Painter  Painter
 	Columns  []ColumnLayout
-	Rows     []TableRow       // those that are visible
-	Sort     int              // the column that the rows are sorted by, 1 for the first one; 0 for none
+	Rows     []TableRow       // the visible ones
+	Sort     int              // the column that sorts the rows, 1 for the first one; 0 for none
 	Backward bool             // the rows are sorted backward
 	Old      bool             // the data are old
-	Length   func(string) int // of a text; nil for the columns that it takes on a terminal
+	Length   func(string) int // of a text; nil for its columns on a terminal
 	widths   []int            // of the columns, or leftOut
 }
 
-// Lines are the head and the rows, each as wide as the screen at most, after a prefix.
+// Lines returns the head and the rows after a prefix, none wider than the screen.
 func (t *Table) Lines(screen int) []string {
 	t.Fit(max(1, screen-2))
 	lines := []string{t.filled(t.line("  ", t.Head()), screen, t.heading)}
@@ -60,7 +60,7 @@ func (t *Table) Lines(screen int) []string {
 	return lines
 }
 
-// Write writes the rows after Fit, without spaces at the ends of lines.
+// Write writes the rows after Fit, without trailing spaces.
 func (t *Table) Write(b *strings.Builder, head bool) {
 	if head {
 		b.WriteString(strings.TrimRight(t.Line(t.Head()), " ") + "\n")
@@ -70,10 +70,10 @@ func (t *Table) Write(b *strings.Builder, head bool) {
 	}
 }
 
-// Line is a row of these cells, after Fit.
+// Line draws a row of these cells after Fit.
 func (t *Table) Line(cells []Cell) string { return t.painted(t.line("", cells), t.row) }
 
-// Head are the names of the columns, with a mark at the one that the rows are sorted by.
+// Head has the names of the columns, with a mark at the one that sorts the rows.
 func (t *Table) Head() []Cell {
 	head := make([]Cell, len(t.Columns))
 	for j, c := range t.Columns {
@@ -104,12 +104,12 @@ func (t *Table) painted(line Cell, paint func(Span) string) string {
 	return b.String()
 }
 
-// filled is a line that is painted up to the edge of the screen.
+// filled paints a line up to the edge of the screen.
 func (t *Table) filled(line Cell, screen int, paint func(Span) string) string {
 	return t.painted(append(line, Span{Text: strings.Repeat(" ", max(0, screen-line.width(Width)))}), paint)
 }
 
-// line is a row with the spaces between its cells.
+// line puts spaces between the cells of a row.
 func (t *Table) line(prefix string, cells []Cell) Cell {
 	line := Cell{{Text: prefix}}
 	space := 0
@@ -136,8 +136,8 @@ const Gap = 2
 
 const leftOut = -1
 
-// Fit leaves columns out and cuts others until a line has at most screen characters, if possible; 0 is any number. It
-// returns how many the longest line has.
+// Fit leaves columns out and cuts others until a line has at most screen characters, if possible; 0 is unlimited. It
+// returns the length of the longest line.
 func (t *Table) Fit(screen int) int {
 	t.widths = make([]int, len(t.Columns))
 	head, length := t.Head(), t.length()
@@ -153,7 +153,7 @@ func (t *Table) Fit(screen int) int {
 	return lineLength(t.widths)
 }
 
-// LeftOut are the names of the columns for which Fit found no room.
+// LeftOut names the columns for which Fit found no room.
 func (t *Table) LeftOut() (names []string) {
 	for j, w := range t.widths {
 		if w == leftOut {
@@ -170,7 +170,7 @@ func (t *Table) length() func(string) int {
 	return t.Length
 }
 
-// squeeze fits columns into a screen: it leaves out those without room, and cuts the widest others.
+// squeeze leaves out columns without room, and cuts the widest others.
 func squeeze(columns []ColumnLayout, widths []int, screen int) {
 	least := slices.Clone(widths)
 	for i, c := range columns {
@@ -214,7 +214,7 @@ func lineLength(widths []int) int {
 	return n
 }
 
-// Distinct is how many characters of names it takes to tell them apart.
+// Distinct is the number of characters that tell names apart.
 func Distinct(names []string) (most int) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	for i := 1; i < len(names); i++ {
@@ -230,10 +230,10 @@ func Distinct(names []string) (most int) {
 	return most
 }
 
-// Style is the parameters of an SGR sequence. The colours are the terminal's own first eight, which fit its background.
+// Style has the parameters of an SGR sequence. Colours are the terminal's own first eight, which fit its background.
 type Style string
 
-// The styles.
+// Styles.
 const (
 	Plain     Style = ""
 	Bold      Style = "1"
@@ -246,10 +246,10 @@ const (
 	Magenta   Style = "35"
 	Cyan      Style = "36"
 
-	bar Style = "38;5;255;48;5;238" // the background of what is selected, and a text on it; needs 256 colours
+	bar Style = "38;5;255;48;5;238" // background and text of a selection; needs 256 colours
 )
 
-// onBar is a style that can be read on a bar.
+// onBar makes a style readable on a bar.
 func (s Style) onBar() Style {
 	for _, readable := range [][2]Style{
 		{Faint, "38;5;249"},
@@ -272,7 +272,7 @@ type Span struct {
 	Style Style
 }
 
-// Cell is what a row has in a column.
+// Cell is a row's content in a column.
 type Cell []Span
 
 // Text is a cell without a style.
@@ -288,7 +288,7 @@ func (c Cell) width(length func(string) int) (n int) {
 	return n
 }
 
-// Plain is the text of a cell.
+// Plain is a cell's text.
 func (c Cell) Plain() string {
 	var b strings.Builder
 	for _, s := range c {
@@ -297,7 +297,7 @@ func (c Cell) Plain() string {
 	return b.String()
 }
 
-// cut shortens a cell that is wider than that; … is where it was cut.
+// cut shortens a wider cell, and ends it with …
 func (c Cell) cut(most int) Cell {
 	if most <= 0 {
 		return nil
@@ -305,7 +305,7 @@ func (c Cell) cut(most int) Cell {
 	var short Cell
 	for _, s := range c {
 		w := Width(s.Text)
-		if w >= most { // the rest doesn't fit, or only without the mark
+		if w >= most { // the rest doesn't fit, or not with …
 			return append(short, Span{ansi.Truncate(s.Text+"……", most, "…"), s.Style})
 		}
 		short, most = append(short, s), most-w
@@ -319,8 +319,8 @@ type Painter struct {
 	Many   bool // the terminal has 256 colours or more
 }
 
-// Selected is a span of something that is selected, on one background. With few colours the text has one colour, too:
-// others might not be readable.
+// Selected paints a selected span on one background. With few colours the text has only one, since others might be
+// unreadable.
 func (p Painter) Selected(s Span) string {
 	if p.Colour && p.Many {
 		return p.Paint(s.Text, bar, s.Style.onBar())
@@ -328,7 +328,7 @@ func (p Painter) Selected(s Span) string {
 	return p.Paint(s.Text, Reverse)
 }
 
-// Paint writes a text in a style and one that is added to it.
+// Paint writes a text in the sum of styles.
 func (p Painter) Paint(s string, styles ...Style) string {
 	var codes []string
 	for _, st := range styles {
@@ -342,14 +342,14 @@ func (p Painter) Paint(s string, styles ...Style) string {
 	return "\x1b[" + strings.Join(codes, ";") + "m" + s + "\x1b[0m"
 }
 
-// Width is how many columns a text takes on a terminal.
+// Width is the number of columns of a text on a terminal.
 func Width(s string) int { return ansi.StringWidth(s) }
 
-// MaxText is how many bytes of a foreign text are looked at: more don't fit on a screen.
+// MaxText limits a foreign text in bytes: more don't fit on a screen.
 const MaxText = 2048
 
-// Shown is a foreign text on one line, as a terminal may see it. Question marks replace what is drawn over other
-// characters, and sequences on the width of which terminals don't agree.
+// Shown puts a foreign text on one line for a terminal. Question marks replace marks over other characters, and
+// sequences whose width differs between terminals.
 func Shown(s string) string {
 	s = text.OneLine(text.Cut(s, MaxText))
 	if !strings.ContainsFunc(s, notASCII) {
@@ -364,7 +364,7 @@ func Shown(s string) string {
 
 func notASCII(r rune) bool { return r > unicode.MaxASCII }
 
-// without has question marks in place of some characters.
+// without replaces some characters by question marks.
 func without(s string, these func(rune) bool) string {
 	return strings.Map(func(r rune) rune {
 		if these(r) {
