@@ -24,7 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-const looksFor = time.Second // the age of answers to users, who may ask often
+const looksFor = time.Second // answers to users are shared so long
 
 type changes struct {
 	host          *host
@@ -55,7 +55,7 @@ func (b *changes) listDevices(ctx context.Context) ([]snapshot.Device, error) {
 }
 
 // Look implements service.Backend: the documents of `genv usage snapshot --type devices` and `--type envs`, and of
-// `genv gpus`, without what /proc hides from the user.
+// `genv gpus`, reduced to what /proc shows the user.
 func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (json.RawMessage, error) {
 	ctx = context.WithoutCancel(ctx)
 	document := func() (json.RawMessage, error) { return b.host.view(ctx, name) }
@@ -78,10 +78,10 @@ func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (jso
 func (b *changes) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	ctx = context.WithoutCancel(ctx)
 	return b.gpus.get(looksFor, func() (*snapshot.Snapshot, error) {
-		// After 8 s, for which users wait, they get the earlier answer of nvidia-smi, if there is one.
+		// Users wait 8 s. Then they get nvidia-smi's earlier answer, if there is one.
 		age := local.Age{Oldest: enforce.DefaultMaxAge, Until: time.Now().Add(8 * time.Second)}
 		s, err := b.host.snapshot(ctx, age)
-		if errors.Is(err, nvidiasmi.ErrTimeout) { // it was not asked before
+		if errors.Is(err, nvidiasmi.ErrTimeout) { // no earlier answer
 			s, err = b.host.snapshot(ctx, local.Age{Oldest: enforce.DefaultMaxAge})
 		}
 		return s, err
@@ -90,7 +90,7 @@ func (b *changes) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 
 func (b *changes) visibleTo(s *snapshot.Snapshot, by service.Viewer) *snapshot.Snapshot {
 	hiding := b.host.Machine.Proc.Hiding()
-	operators, _ := user.LookupGroup(socket.Group) // there may be none
+	operators, _ := user.LookupGroup(socket.Group) // may not exist
 	if !hiding.On || by.UID == 0 || slices.ContainsFunc(by.Groups, func(gid uint32) bool {
 		g := strconv.FormatUint(uint64(gid), 10)
 		return g == hiding.Group || operators != nil && g == operators.Gid
@@ -107,8 +107,8 @@ func (b *changes) visibleTo(s *snapshot.Snapshot, by service.Viewer) *snapshot.S
 	return &visible
 }
 
-// rootsView asks root's service for a document, since a guard hides devices from other users' nvidia-smi. ok is false
-// where the state isn't root's or, with a warning, where the service doesn't answer.
+// rootsView asks root's service for a document, because a guard hides devices from other users' nvidia-smi. ok is false
+// if the state isn't root's or, with a warning, if the service doesn't answer.
 func (h *host) rootsView(ctx context.Context, name string) (document []byte, ok bool, warning string) {
 	if h.privileged || !slices.Contains([]string{"devices", "envs", "gpus"}, name) || h.Store.MayWrite() {
 		return nil, false, ""
@@ -120,18 +120,19 @@ func (h *host) rootsView(ctx context.Context, name string) (document []byte, ok 
 	return document, true, ""
 }
 
-// recent keeps an answer for a while. Callers who ask at the same time share one.
+// recent keeps an answer for a while. Concurrent callers share one.
 type recent[V any] struct {
 	mu    sync.Mutex
 	at    time.Time
-	begun time.Time // when it was asked for
+	begun time.Time // start of the question
 	value V
 	err   error
 
-	outdated atomic.Bool // something changed since it was asked for
+	outdated atomic.Bool // something has changed since begun
 }
 
-// get asks if the answer is older than age or outdated. What was asked for while the caller waited serves it.
+// get asks if the answer is older than age or outdated. An answer whose question began while the caller waited is new
+// enough.
 func (r *recent[V]) get(age time.Duration, ask func() (V, error)) (V, error) {
 	came := time.Now()
 	r.mu.Lock()
@@ -154,10 +155,10 @@ func (b *changes) reservations() *service.Reservations {
 	}
 }
 
-// mayHold says whether the owner of a reservation has a GPU here, attached or used by a process, or could have none as
-// others have all. Where only GPUs with unknown users can be the owner's, they must be enough for the reservation.
+// mayHold reports whether the owner of a reservation has a GPU here, attached or used by a process, or can't because
+// others have all. If only GPUs with unknown users can be the owner's, they must be enough for the reservation.
 func mayHold(s *snapshot.Snapshot, b *snapshot.Reservation) bool {
-	users := make(map[snapshot.DeviceIndex][]*snapshot.UID) // nil for an unknown one
+	users := make(map[snapshot.DeviceIndex][]*snapshot.UID) // nil for unknown
 	add := func(uid *snapshot.UID, list []snapshot.DeviceIndex) {
 		for _, index := range list {
 			users[index] = append(users[index], uid)

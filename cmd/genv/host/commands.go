@@ -1,6 +1,6 @@
-// Package host has the commands that root runs on a GPU host: `genv usage` for controllers, `genv enforce`, `genv
-// monitor`, `genv doctor`, `genv gpus`, the service `genv host`, and `genv guard`; and for container engines a runtime
-// in place of runc, and hooks.
+// Package host has root's commands on a GPU host: `genv usage` for controllers, `genv enforce`, `genv monitor`, `genv
+// doctor`, `genv gpus`, the service `genv host`, and `genv guard`; and for container engines a runtime in place of
+// runc, and hooks.
 package host
 
 import (
@@ -24,7 +24,6 @@ import (
 
 type hostCommands struct{ command.Program }
 
-// Commands are what root runs on a GPU host.
 func Commands(with command.Program) []*cli.Command {
 	p := &hostCommands{with}
 	return []*cli.Command{
@@ -36,13 +35,13 @@ func Commands(with command.Program) []*cli.Command {
 func (p *hostCommands) openHost() *host {
 	here := localhost.Open(p.Program)
 	options := enforcelocal.ExecutorOptions{
-		Grace: 10 * time.Second, // well below a controller's timeout for a command, so that the outcome can be reported
+		Grace: 10 * time.Second, // well below a controller's command timeout, so the outcome arrives
 		UID:   snapshot.UID(os.Geteuid()), Asked: p.askedList(here.Machine.Proc), Proc: here.Machine.Proc,
 	}
 	if p.SharedAccount != nil {
 		options.UID = 0
 	}
-	if os.Geteuid() == 0 { // it learns about containers, and has them stopped
+	if os.Geteuid() == 0 { // root may look up and stop containers
 		source := &container.Lookup{
 			Engines: container.Engines{}, Run: disk.RunDir(p.Getenv), Proc: here.Machine.Proc, Now: p.Now,
 		}
@@ -62,7 +61,7 @@ func (p *hostCommands) openHost() *host {
 	}
 }
 
-// openFence keeps controllers that were replaced from acting on this host; nil without root, which acts for none.
+// openFence keeps replaced controllers from acting on this host; nil without root, which can't act.
 func (p *hostCommands) openFence(h *host) agent.Fence {
 	if !h.privileged {
 		return nil
@@ -70,7 +69,7 @@ func (p *hostCommands) openFence(h *host) agent.Fence {
 	return &fence.LeaseFile{Path: fence.Path(p.Getenv), Now: p.Now}
 }
 
-// askedList is the list of processes that were asked to end; nil without root, who alone may write it.
+// askedList lists processes that were asked to end; nil without root, because only root may write it.
 func (p *hostCommands) askedList(fs proc.FS) *ending.Register {
 	boot, err := fs.BootID()
 	if err != nil || os.Geteuid() != 0 || p.SharedAccount != nil {

@@ -20,16 +20,16 @@ import (
 )
 
 // claimed is a container that has its devices, and isn't created yet. This process, which becomes the real runtime, is
-// registered in its environment: if it ends before, so does the environment.
+// registered in the container's environment. If it ends early, the environment ends, too.
 type claimed struct {
 	grant.Granted
 	*runtime
 	record container.Record
 }
 
-// claim gives a container its environment. Its error is a whole message.
+// claim gives a container its environment. Its error needs no context.
 func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed, error) {
-	if proc.InUserNamespace() { // it is root there alone, and can't judge the state files
+	if proc.InUserNamespace() { // root only there, so it can't judge the state files
 		return nil, fmt.Errorf("%w: this runtime doesn't give GPUs to containers of rootless engines: use --runtime "+
 			"runc, or remove it from ~/.config/docker/daemon.json", grant.ErrRefused)
 	}
@@ -39,7 +39,7 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 		return nil, err
 	}
 	run := disk.RunDir(r.Getenv)
-	_ = container.PruneRecords(run, r.host.StartOf) // what is left keeps nothing alive
+	_ = container.PruneRecords(run, r.host.StartOf) // leftovers keep nothing alive
 	proof, why := r.proof(ctx, request)
 	if why != nil && request.Token == "" && !request.AsksForGPUs() {
 		return nil, why
@@ -48,7 +48,7 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 	if err != nil {
 		return nil, err
 	}
-	known, _ := r.host.Machine.Hardware.Known() // without it, devices have only their indices
+	known, _ := r.host.Machine.Hardware.Known() // on error, devices have only indices
 	c := grant.Applicant{
 		GPURequest: request, Proof: proof, Container: r.id, PID: pid, Now: snapshot.DateOf(r.Now()), Hardware: known,
 		Shared: owner == nil,
@@ -64,7 +64,7 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 		c.Username = system.Username(ctx, proof.UID)
 		done.record.UID, done.record.Proof = &proof.UID, container.ProofToken
 	}
-	// The record is written before the state files. nvidia-smi is asked if too few devices are registered.
+	// The record is written before the state files. nvidia-smi is asked only if too few devices are registered.
 	err = service.WithDevices(ctx, r.host.Store, r.host.Machine.ListDevices, func() error {
 		return r.host.Store.Update(ctx, func(f *state.Files) (err error) {
 			if done.Granted, err = c.Apply(f); err != nil || !container.IsID(r.id) {
@@ -84,14 +84,14 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 	return done, nil
 }
 
-// The error says why the user isn't known.
+// proof returns an error if the user isn't known.
 func (r *runtime) proof(ctx context.Context, request grant.GPURequest) (*grant.ProvedUser, error) {
 	if request.Token == "" {
 		return nil, errors.New("it was not started by `genv docker`, or by docker in a shell with an environment")
 	}
 	notes := grant.RestartNotes{Dir: disk.RootDir(r.Getenv), Now: r.Now}
 	holder, err := r.host.Service.Redeem(ctx, request.Token)
-	if err != nil { // the container may have been started with it before
+	if err != nil { // a restart may use an old token
 		if note, noteErr := notes.Find(r.id, r.engineName(), request.Token); noteErr == nil {
 			holder, err = note.ProvedUser, nil
 		}
@@ -114,7 +114,7 @@ func (c *claimed) undo(ctx context.Context) {
 	_ = c.host.Store.Update(ctx, func(f *state.Files) error {
 		forget(f, &c.record)
 		return nil
-	}) // what fails is cleaned up later: this process ends
+	}) // on error it is cleaned up after the end of this process
 	_ = container.RemoveRecord(run, c.id, nil)
 }
 
@@ -140,7 +140,7 @@ func (c *claimed) writeConfig(config *oci.ContainerConfig) error {
 			env = append(env, name+"="+value)
 		}
 	}
-	timeout := 30 // seconds for the hook: the lock of the state files may take some
+	timeout := 30 // seconds; locking the state files may take some
 	for stage, what := range map[string]string{"createRuntime": hookStart, "poststop": hookStop} {
 		config.AddHook(stage, oci.Hook{
 			Path: self, Args: []string{"genv", HookCommand, what, string(order)}, Env: env, Timeout: &timeout,

@@ -29,15 +29,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Container engines call these commands, which are not in the list of commands, and start without reading one.
+// Container engines call these hidden commands. They start without reading the list of commands.
 //
 //	genv container-runtime --real /usr/sbin/runc -- create --bundle B ID
 //
-// becomes runc with exec(2). Before, for `create` and `run` of a container that asks for GPUs, or has a token of root's
-// service, it attaches devices (see package grant), and changes the bundle's config.json.
+// becomes runc with exec(2). For `create` and `run` of a container that asks for GPUs, or has a token of root's
+// service, it first attaches devices (see package grant) and changes the bundle's config.json.
 //
-// A container that asks for no GPU is always started, whatever is wrong here. One that asks for some is not, and the
-// error says why.
+// A container that asks for no GPU always starts, whatever fails here. One that asks for GPUs doesn't, and the error
+// says why.
 const (
 	RuntimeCommand = "container-runtime"
 	HookCommand    = "container-hook"
@@ -46,13 +46,13 @@ const (
 type runtime struct {
 	command.Program
 	host *localhost.Host
-	real string // the runtime that it becomes
+	real string // the real runtime
 	*runcCall
 	exec func(path string, argv, environ []string) error // as syscall.Exec
 }
 
-// ContainerRuntime becomes the real runtime. args are --real PATH (or else runc in PATH), `--`, and the line for the
-// real runtime. It returns the exit status if that fails.
+// ContainerRuntime replaces this process with the real runtime. args are --real PATH (default: runc in PATH), `--`, and
+// the real runtime's arguments. It returns the exit status on failure.
 func ContainerRuntime(ctx context.Context, p command.Program, args []string) int {
 	own, line := ownFlags(args)
 	r := &runtime{Program: p, runcCall: parseCall(line), exec: syscall.Exec}
@@ -88,7 +88,7 @@ func (r *runtime) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if prepared != nil { // the environment has this process until it has the container's init
+	if prepared != nil { // this process is in the environment until the container's init is
 		environ = append(environ, snapshot.ClaimVariable+"="+string(prepared.EID))
 	}
 	err := r.exec(r.real, append([]string{r.real}, r.args...), environ)
@@ -98,13 +98,13 @@ func (r *runtime) start(ctx context.Context) error {
 	return fmt.Errorf("start the real container runtime %s: %w: correct --real in dockerd's daemon.json", r.real, err)
 }
 
-// prepare gives a container its devices; nil for one that is started as it is. After an error it must not be started.
+// prepare gives a container its devices; nil if it starts unchanged. After an error it must not start.
 func (r *runtime) prepare(ctx context.Context) (*claimed, error) {
 	config, err := oci.Read(r.bundle)
 	switch {
 	case errors.Is(err, folder.ErrUnsafe), errors.Is(err, oci.ErrGarbled):
 		return nil, err // no engine writes such a file
-	case err != nil: // the real runtime says what is wrong
+	case err != nil: // the real runtime reports it
 		return nil, nil
 	}
 	request, err := grant.Asked(config, strings.HasPrefix(filepath.Base(r.real), "nvidia-container-runtime"))
@@ -122,7 +122,7 @@ func (r *runtime) prepare(ctx context.Context) (*claimed, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	prepared, err := r.give(ctx, config, request)
-	if err != nil { // it needs no GPU, and so not genv
+	if err != nil { // it asks for no GPU
 		r.Warn("genv: the container runs without an environment: " + err.Error())
 	}
 	return prepared, nil
@@ -160,8 +160,8 @@ func (c *runcCall) engineName() string {
 	return ""
 }
 
-// report says why a container can't be started: on stderr, and in the file from which the engine takes the message of
-// `docker run`.
+// report prints why a container can't start on stderr, and writes it to the log from which the engine takes the message
+// of `docker run`.
 func (r *runtime) report(err error) {
 	message := "genv: " + text.PrintableLines(err.Error())
 	fmt.Fprintln(r.Err, message)
@@ -173,12 +173,12 @@ func (r *runtime) report(err error) {
 	if err != nil {
 		return
 	}
-	_, _ = file.Write(append(line, '\n')) // it is on stderr, too
+	_, _ = file.Write(append(line, '\n')) // stderr has it, too
 	_ = file.Close()
 }
 
 const (
-	hookStart = "start" // the container's init exists, and has not started its program
+	hookStart = "start" // the container's init exists, its program doesn't run yet
 	hookStop  = "stop"  // the container has ended
 )
 
@@ -192,8 +192,8 @@ type hookCall struct {
 	}
 }
 
-// ContainerHook is what the real runtime calls at the start and at the end of a container. It returns the exit status:
-// at the start, one other than 0 keeps the container from starting.
+// ContainerHook is called by the real runtime at a container's start and end. It returns the exit status: at the start,
+// any but 0 keeps the container from starting.
 func ContainerHook(ctx context.Context, p command.Program, args []string) int {
 	h := &hookCall{Program: p}
 	err := h.run(ctx, args)
@@ -201,7 +201,7 @@ func ContainerHook(ctx context.Context, p command.Program, args []string) int {
 		return command.ExitOK
 	}
 	fmt.Fprintln(p.Err, "genv:", text.PrintableLines(err.Error()))
-	if len(args) > 0 && args[0] == hookStart && !h.GPUs { // it doesn't need genv
+	if len(args) > 0 && args[0] == hookStart && !h.GPUs { // it asks for no GPU
 		return command.ExitOK
 	}
 	return command.ExitFailed
@@ -243,7 +243,7 @@ func (h *hookCall) start(ctx context.Context) error {
 	}
 	return h.host.Store.Update(ctx, func(f *state.Files) error {
 		env := f.Environment(h.EID)
-		if env == nil || env.UID != owner { // after its end, another user may have one with the same id
+		if env == nil || env.UID != owner { // another user may have reused the id
 			return fmt.Errorf("environment %s has ended before the container started", text.Shown(string(h.EID)))
 		}
 		if err := f.Activate(state.Activation{
@@ -255,8 +255,8 @@ func (h *hookCall) start(ctx context.Context) error {
 	})
 }
 
-// stop gives back what the container had. Without it, as after a SIGKILL, the next look at the state files finds that
-// the init has ended.
+// stop gives back what the container had. If it doesn't run, as after SIGKILL, the next reader of the state files
+// notices that the init has ended.
 func (h *hookCall) stop(ctx context.Context) error {
 	r, err := container.ReadRecord(h.Run, h.state.ID)
 	switch {
@@ -273,8 +273,8 @@ func (h *hookCall) stop(ctx context.Context) error {
 	return errors.Join(err, container.RemoveRecord(h.Run, r.ID, &r))
 }
 
-// runsAgain says whether the container was started again: its record is of another process than the one that has ended,
-// or that couldn't create it and calls the hook now.
+// runsAgain reports whether the container was started again: its record is about another process than the ended one,
+// and than the runtime that failed to create it and calls this hook.
 func (h *hookCall) runsAgain(r *container.Record) bool {
 	if r.PID == 0 || int(r.PID) == os.Getppid() {
 		return false
@@ -291,8 +291,7 @@ type runcCall struct {
 	log     string // for errors that the engine shows; empty for none
 }
 
-// Flags of runc(8) and crun(1) that have a value: before the command, and of create and run. Others are switches, or
-// have it after "=".
+// Flags of runc(8) and crun(1) with a value as the next word: global ones, and those of create and run.
 var (
 	globalValued = []string{"log", "log-format", "log-level", "root", "criu", "rootless", "cgroup-manager"}
 	createValued = []string{"bundle", "b", "console-socket", "pid-file", "preserve-fds", "config", "f"}
@@ -318,8 +317,7 @@ func parseCall(args []string) *runcCall {
 	return c
 }
 
-// takeFlags takes flags from the beginning, up to "--", and returns those of valued. switches says whether there are
-// others.
+// takeFlags takes leading flags, up to "--", and returns those of valued. switches allows other flags.
 func takeFlags(args, valued []string, switches bool) (flags map[string]string, rest []string) {
 	flags = map[string]string{}
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {

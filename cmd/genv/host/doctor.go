@@ -92,7 +92,7 @@ func runProgram(ctx context.Context, program string, args ...string) ([]byte, er
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C")
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
-	if err != nil && ctx.Err() != nil { // it was killed
+	if err != nil && ctx.Err() != nil { // killed
 		err = text.Late(ctx.Err(), 0)
 	}
 	return out, err

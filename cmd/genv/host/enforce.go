@@ -88,7 +88,7 @@ func (p *hostCommands) enforceHere(c *cli.Context, flags *enforcement.LoopFlags,
 type localLink struct {
 	host   *host
 	policy atomic.Pointer[policy.File]
-	asker  atomic.Pointer[string] // the run in the list of processes that were asked to end
+	asker  atomic.Pointer[string] // names the run in the list of askedList
 }
 
 func (l *localLink) Await(ctx context.Context, _ remote.Host, done func(woke bool, err error)) {
@@ -108,7 +108,7 @@ func (l *localLink) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snap
 }
 
 func (l *localLink) Execute(ctx context.Context, _ remote.Host, o order.Order) (agent.Execution, error) {
-	var asker ending.Authority // root's own is not refused
+	var asker ending.Authority // without a name it is root's, and never refused
 	if name := l.asker.Load(); name != nil {
 		asker.Name = *name
 	}
@@ -125,8 +125,8 @@ func (l *localLink) Guard(context.Context, remote.Host, agent.GuardRequest) (age
 
 func (l *localLink) About(remote.Host) agent.About { return agent.About{} }
 
-// hostRecord writes this host's audit log. If it can't, it warns, and actions are still carried out: the controller's
-// log decides.
+// hostRecord writes this host's audit log. On failure it only warns, and actions continue: the controller's log
+// decides.
 type hostRecord struct {
 	path string
 	now  func() time.Time
@@ -165,7 +165,7 @@ func (r *hostRecord) append(records []audit.Record) (warnings []string) {
 	return nil
 }
 
-// notify writes messages to users' terminals, and keeps unread ones for the next login. This host's audit log has both.
+// notify writes messages to users' terminals, and keeps unread ones for the next login. The audit log has both.
 func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Receipt {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
 	shown := make([]agent.Receipt, len(messages))
@@ -183,10 +183,10 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Rec
 		if m.Over {
 			r.Kind, r.Channel = audit.KindCleared, ""
 			records = append(records, r)
-			_ = h.box().End(m.UID, m.IDs, h.record.now()) // as root; else there are no notices
+			_ = h.box().End(m.UID, m.IDs, h.record.now()) // fails without root, which has no notices
 			continue
 		}
-		if m.DueMS > 0 { // it may be read later
+		if m.DueMS > 0 { // the message may be read later
 			r.Due = h.record.now().Add(time.Duration(m.DueMS) * time.Millisecond).UTC()
 			m.Text += "\nDue at " + snapshot.When(r.Due.Local()) + "."
 		}
@@ -203,7 +203,7 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Rec
 	return shown
 }
 
-// keep keeps a message for its user, as root alone, and for those who have an account: state files may name any uid.
+// keep keeps a message for its user, as root only. The uid must have an account, because state files may name any uid.
 func (h *host) keep(ctx context.Context, m agent.Message, terminals []string) bool {
 	if os.Geteuid() != 0 {
 		return false

@@ -91,7 +91,7 @@ func (h *host) gpus(ctx context.Context) (all []gpus.GPU, warnings []string, err
 	if err != nil {
 		return nil, warnings, err
 	}
-	if h.privileged { // others can't read the environ of most processes, which isn't shown
+	if h.privileged { // others' warnings would be about unreadable environs
 		warnings = append(warnings, s.Warnings...)
 		return gpus.Of(s), warnings, nil
 	}
@@ -124,7 +124,7 @@ func (p *hostCommands) monitorHere(c *cli.Context, config *monitoring.ExportConf
 			return nil, nil
 		case err == nil:
 			failed = ""
-		case err.Error() != failed: // once, not in each collection
+		case err.Error() != failed: // not in each collection
 			failed = err.Error()
 			p.Warn("no metrics of the GPUs, environments and processes: " + failed)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 )
 
-// guarded is the kernel guard of this machine, ordered by a controller. From the first order on, this process keeps it,
+// guarded is this machine's kernel guard by a controller's orders. From the first order on, this process keeps it
 // unless another one does.
 type guarded struct {
 	dir  string // root's run folder
@@ -35,7 +35,7 @@ func keepTrying(ctx context.Context, log zerolog.Logger, keep func(context.Conte
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if time.Since(begun) > most { // it was kept for a while
+		if time.Since(begun) > most { // it worked for a while
 			pause, said = least, ""
 		}
 		if text := err.Error(); text != said {
@@ -51,7 +51,7 @@ func keepTrying(ctx context.Context, log zerolog.Logger, keep func(context.Conte
 	}
 }
 
-// Order is for agent.Answers.
+// Order is an agent.Answers.Guard.
 func (g *guarded) Order(_ context.Context, r agent.GuardRequest) (answer agent.GuardAnswer, err error) {
 	if !strings.HasPrefix(r.ID, agent.GuardPrefix) {
 		return answer, fmt.Errorf("the id %q is not that of a controller", r.ID)
@@ -80,8 +80,8 @@ func (g *guarded) Order(_ context.Context, r agent.GuardRequest) (answer agent.G
 	return answer, nil
 }
 
-// replaces says whether a controller's order replaces the present one. The fleet's policy has priority over orders
-// given on the host, but what a person turned off there stays off. A controller turns off only what it ordered.
+// replaces reports whether a controller's order replaces the present one. The fleet's policy has priority over orders
+// given on the host, except that what a person turned off there stays off. A controller turns off only its own orders.
 func replaces(r *agent.GuardRequest, present *guard.Order) bool {
 	if r.Order.Mode == guard.Off {
 		return present.ID == r.ID && present.Mode != guard.Off
@@ -89,7 +89,7 @@ func replaces(r *agent.GuardRequest, present *guard.Order) bool {
 	return !turnedOff(present)
 }
 
-// turnedOff says whether the guard was turned off on the host itself.
+// turnedOff reports whether a person on the host turned the guard off.
 func turnedOff(present *guard.Order) bool {
 	return present.ID != "" && present.Mode == guard.Off && !strings.HasPrefix(present.ID, agent.GuardPrefix)
 }
@@ -114,13 +114,13 @@ func (g *guarded) close() {
 func (g *guarded) state(r *agent.GuardRequest, now guard.At) agent.GuardState {
 	status, err := guard.ReadStatus(g.dir)
 	if err != nil {
-		return agent.GuardState{} // nothing was kept yet
+		return agent.GuardState{} // no guard yet
 	}
 	s := agent.GuardState{Mode: status.Now(now.Time), Problems: status.Problems}
 	if s.Mode != guard.Off {
 		s.LeftMS = status.Until.Sub(now.Time).Milliseconds()
 	}
-	if status.Order != nil && status.Order.Mode == r.Order.Mode { // else it is about an earlier order
+	if status.Order != nil && status.Order.Mode == r.Order.Mode { // else Reason is about an earlier order
 		s.Reason = status.Reason
 	}
 	denials, err := guard.ReadDenials(g.dir)

@@ -72,7 +72,7 @@ func (p *hostCommands) hostCommand() *cli.Command {
 	}
 }
 
-// hostServe may be killed at any time: what it has answered is durable.
+// hostServe may be killed at any time: its answers are durable.
 func (p *hostCommands) hostServe(c *cli.Context) error {
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -121,7 +121,7 @@ func (p *hostCommands) hostServe(c *cli.Context) error {
 }
 
 func (p *hostCommands) lockService() (*os.File, error) {
-	dir, err := folder.MakePublic(disk.RunDir(p.Getenv)) // users connect to the socket in it
+	dir, err := folder.MakePublic(disk.RunDir(p.Getenv)) // it has the socket for users
 	if err != nil {
 		return nil, err
 	}
@@ -141,16 +141,16 @@ func (p *hostCommands) listen() (*net.UnixListener, error) {
 	}
 	for _, l := range listeners {
 		if unixListener, ok := l.(*net.UnixListener); ok {
-			unixListener.SetUnlinkOnClose(false) // it is systemd's
+			unixListener.SetUnlinkOnClose(false) // systemd owns it
 			return unixListener, nil
 		}
 	}
 	return service.Listen(localhost.SocketPath(p.Getenv))
 }
 
-const stuckAfter = 2 * time.Minute // a round of upkeep that takes longer ends the watchdog's pings
+const stuckAfter = 2 * time.Minute // a longer round of upkeep ends the watchdog's pings
 
-// pulse is for rounds of upkeep, each of which begins with a beat. moves says whether the last one wasn't too long ago.
+// pulse is for rounds of upkeep, each of which begins with beat. moves reports whether the last beat is recent.
 func pulse() (beat func(), moves func() bool) {
 	var last atomic.Pointer[time.Time]
 	beat = func() { last.Store(new(time.Now())) }
@@ -167,7 +167,7 @@ func (h *host) upkeep(ctx context.Context, log zerolog.Logger, beat func(), tend
 		if time.Since(notesAt) > 10*time.Minute {
 			err, notesAt = errors.Join(err, h.pruneRestarts(ctx)), time.Now()
 		}
-		if err != nil && ctx.Err() == nil && err.Error() != failed { // once, not each time
+		if err != nil && ctx.Err() == nil && err.Error() != failed { // not each time
 			failed = err.Error()
 			log.Warn().Err(err).Msg("the state of this host could not be kept up to date")
 		}
@@ -177,7 +177,7 @@ func (h *host) upkeep(ctx context.Context, log zerolog.Logger, beat func(), tend
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(10 * time.Second): // 1.4.3's readers clean up nothing, and compare nothing
+		case <-time.After(10 * time.Second): // 1.4.3's readers neither clean up nor compare
 		}
 	}
 }
@@ -258,8 +258,8 @@ func (p *hostCommands) printStatus(d *StatusDocument) {
 	}
 }
 
-// takeOver makes the state root's. Any user may hold the lock of the state files for any time: it waits until ctx ends,
-// and says for whom once a minute.
+// takeOver makes the state root's. Users may lock the state files for any time. takeOver waits until ctx ends, and logs
+// the holder once a minute.
 func (h *host) takeOver(ctx context.Context, log zerolog.Logger) error {
 	said := time.Time{}
 	for {

@@ -28,27 +28,27 @@ import (
 
 type host struct {
 	*localhost.Host
-	privileged  bool // it may see and change what belongs to other users
+	privileged  bool // may see and change what belongs to other users
 	noTerminate bool // only detach devices: GENV_TERMINATE_PROCESSES=0
 	noMessages  bool // don't write to users' terminals: GENV_TELL=off
 	getenv      func(string) string
 
 	executor *enforcelocal.Executor
 	record   *hostRecord
-	names    userNames // of the owners of processes
+	names    userNames
 
 	recordsPruned time.Time
-	trial         recent[*snapshot.Trial] // of what acting needs, besides nvidia-smi
+	trial         recent[*snapshot.Trial] // see tryToEnd
 
-	log      zerolog.Logger // of what is watched
+	log      zerolog.Logger // for the watcher
 	watching sync.Mutex
 	watcher  *watch.Watcher // nil until Wait is called
 
 	last    *snapshot.Snapshot // for a controller
 	encoded []byte
 
-	stateFolder    string // of the last snapshot; empty if it is unknown
-	withoutService bool   // the last snapshot's state files are not root's
+	stateFolder    string // of the last snapshot; empty for unknown
+	withoutService bool   // in the last snapshot, the state wasn't root's
 }
 
 func (h *host) snapshot(ctx context.Context, age local.Age) (*snapshot.Snapshot, error) {
@@ -97,7 +97,7 @@ func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapsho
 	return s, err
 }
 
-// tryToEnd tries what ending a process and detaching a GPU need, once a minute: what prevents it may come and go.
+// tryToEnd tries once a minute what ending a process and detaching a GPU need: obstacles may come and go.
 func (h *host) tryToEnd() *snapshot.Trial {
 	t, _ := h.trial.get(time.Minute, func() (*snapshot.Trial, error) {
 		t := h.executor.Try()
@@ -109,7 +109,7 @@ func (h *host) tryToEnd() *snapshot.Trial {
 	return t
 }
 
-// try is tryToEnd, and also asks nvidia-smi.
+// try also asks nvidia-smi.
 func (h *host) try(ctx context.Context) *snapshot.Trial {
 	t := h.tryToEnd().Bounded()
 	if t == nil || t.Unable != "" {
@@ -140,7 +140,7 @@ func (h *host) carryOut(
 	return outcomes, append(warnings, h.record.append(audit.OutcomeRecords(items, outcomes))...)
 }
 
-// Wait is for agent.Answers. The machine is watched from the first call on, so that it costs nothing otherwise.
+// Wait is an agent.Answers.Event. Watching starts at the first call, and costs nothing before.
 func (h *host) Wait(ctx context.Context) error {
 	h.watching.Lock()
 	if h.watcher == nil {
@@ -151,7 +151,7 @@ func (h *host) Wait(ctx context.Context) error {
 	return watcher.Wait(ctx)
 }
 
-// look is snapshot, after which a Wait begins again.
+// look is snapshot, and rearms Wait.
 func (h *host) look(ctx context.Context, age local.Age) (s *snapshot.Snapshot, err error) {
 	h.watching.Lock()
 	watcher := h.watcher
@@ -171,38 +171,38 @@ func (h *host) stopWatching() {
 	}
 }
 
-// nameStarter names the user who is proved to have started a process's container: the process counts for that user.
+// nameStarter names the user who provably started a process's container. The process counts for that user.
 func (h *host) nameStarter(p *snapshot.Process) {
 	if p.ContainerInfo == nil || p.UID == nil {
 		return
 	}
-	p.UserUnknown = false // its own uid's name says nothing about its user
+	p.UserUnknown = false // its own uid isn't its user's
 	if p.ContainerInfo.UID == nil {
 		return
 	}
-	info := *p.ContainerInfo // the other one is kept for the next snapshot
+	info := *p.ContainerInfo // the next snapshot shares the original
 	info.User, p.UserUnknown = h.names.of(*info.UID)
 	p.ContainerInfo = &info
 }
 
-// pruneRecords removes records of containers that ended without a hook, every 10 minutes, for hosts without root's
-// service. What is left keeps no environment alive, and proves nothing.
+// pruneRecords removes, every 10 minutes, records of containers that ended without a hook, for hosts without root's
+// service. Leftovers keep no environment alive, and prove nothing.
 func (h *host) pruneRecords() {
 	now := h.record.now()
 	if age := now.Sub(h.recordsPruned); os.Geteuid() != 0 || age >= 0 && age < 10*time.Minute {
 		return
 	}
 	h.recordsPruned = now
-	_ = container.PruneRecords(disk.RunDir(h.getenv), h.StartOf) // the next look tries again
+	_ = container.PruneRecords(disk.RunDir(h.getenv), h.StartOf) // the next call tries again
 }
 
-// pruneRestarts forgets the users of containers that have been removed. Engines are asked for 10 s at most.
+// pruneRestarts forgets the users of removed containers. It asks engines for at most 10 s.
 func (h *host) pruneRestarts(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	notes := grant.RestartNotes{Dir: disk.RootDir(h.getenv), Now: h.Machine.Now}
 	return notes.Prune(func(note grant.RestartNote) bool {
-		if note.Runtime == "" || ctx.Err() != nil { // any engine may have it
+		if note.Runtime == "" || ctx.Err() != nil { // unknown: any engine may have it
 			return false
 		}
 		_, err := container.Engines{}.Inspect(ctx, proc.Cgroup{ID: note.ID, Runtime: note.Runtime})
@@ -210,14 +210,14 @@ func (h *host) pruneRestarts(ctx context.Context) error {
 	})
 }
 
-const namesWithin = 3 * time.Second // at most in a cycle, for all names
+const namesWithin = 3 * time.Second // in a cycle, for all names
 
-// userNames are the names of users. A directory service may be slow, so each is asked for only once in a session.
+// userNames caches names of users. A directory service may be slow, so each name is asked for only once in a session.
 type userNames struct {
 	now      func() time.Time
 	accounts nss.Passwd
 	known    map[snapshot.UID]snapshot.Username // empty for none
-	asked    map[snapshot.UID]time.Time         // when
+	asked    map[snapshot.UID]time.Time
 }
 
 func (n *userNames) of(uid snapshot.UID) (name snapshot.Username, unknown bool) {
@@ -225,8 +225,8 @@ func (n *userNames) of(uid snapshot.UID) (name snapshot.Username, unknown bool) 
 	return name, !known
 }
 
-// ask asks for the names of the owners of processes. What fails stays unknown until the next call. A user without a
-// name is asked for again after a minute: a directory service that is down may seem not to know the user.
+// ask looks up the owners of processes. After a failure the name stays unknown until the next call. A user without a
+// name is looked up again after a minute: a directory service that is down may not know the user.
 func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()
@@ -260,7 +260,7 @@ func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 	}
 }
 
-// lookUp is the name of a user, or "" for none. After an error it is unknown.
+// lookUp is the name of a user; empty for none. After an error it is unknown.
 func (n *userNames) lookUp(ctx context.Context, uid snapshot.UID) (snapshot.Username, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 
 const dockerConfig = "/etc/docker/daemon.json"
 
-// daemonConfig is what a daemon.json says of runtimes (dockerd(8)).
+// daemonConfig is the part of daemon.json about runtimes (dockerd(8)).
 type daemonConfig struct {
 	Default  string                   `json:"default-runtime,omitempty"`
 	Runtimes map[string]daemonRuntime `json:"runtimes,omitempty"`
@@ -71,7 +71,7 @@ func (p *hostCommands) setupDocker(daemonJSON []byte, genv string) error {
 	return nil
 }
 
-// withGenv makes a genv the default runtime, in front of the present default.
+// withGenv makes genv the default runtime, in front of the present one.
 func (d daemonConfig) withGenv(genv string) (daemonConfig, error) {
 	name := cmp.Or(d.Default, "runc")
 	before := d.Runtimes[name]
@@ -94,7 +94,8 @@ func (d daemonConfig) withGenv(genv string) (daemonConfig, error) {
 	return daemonConfig{docker.Runtime, map[string]daemonRuntime{docker.Runtime: own}}, nil
 }
 
-// checkProgram refuses a program that users other than root and the caller can replace: dockerd runs it as root.
+// checkProgram refuses a program that users other than root and the caller can replace, because dockerd runs it as
+// root.
 func checkProgram(path string) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -104,10 +104,10 @@ func (h *host) wholeSnapshot(ctx context.Context) (*snapshot.Snapshot, []string,
 	return s, append(s.Warnings, inexpressible(s.Processes)...), nil
 }
 
-// queue is who waits for GPUs here and who has reserved some, as every login may see it; nil where that is unknown.
+// queue is the part of the queue and reservations that every login may see; nil if unknown.
 func (h *host) queue(context.Context) (*snapshot.Snapshot, []string, error) {
 	booked, _ := h.Store.Reservations()
-	owned, err := h.Served() // without root's service anyone could have written them
+	owned, err := h.Served() // without root's service anyone could write them
 	return &snapshot.Snapshot{
 		Service: &owned, Waits: service.Waits(disk.RunDir(h.getenv), h.mayRun), Reservations: booked,
 	}, nil, err
@@ -146,7 +146,7 @@ func (p *hostCommands) usageExecute(c *cli.Context) error {
 		}
 		asker.Hold = func() (func(), error) { return f.Hold(nil) }
 	}
-	// The order is finished even if the controller has closed the connection.
+	// The order continues even if the controller closes the connection.
 	signal.Ignore(syscall.SIGPIPE)
 	outcomes, warnings := host.carryOut(c.Context, given, asker, func(line string) { fmt.Fprintln(p.Out, line) })
 	for _, o := range outcomes {
@@ -179,8 +179,8 @@ func (p *hostCommands) usageWaitCommand() *cli.Command {
 	}
 }
 
-// usageWait fails with service.ErrNotRunning where the state isn't root's. An offer stays when stdin is closed, and is
-// withdrawn if a line comes there.
+// usageWait fails with service.ErrNotRunning if the state isn't root's. When stdin is closed, an offer stays; a line on
+// stdin withdraws it.
 func (p *hostCommands) usageWait(ctx context.Context, r *service.WaitRequest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -188,13 +188,13 @@ func (p *hostCommands) usageWait(ctx context.Context, r *service.WaitRequest) er
 	go func() {
 		defer cancel()
 		if n, _ := p.In.Read(make([]byte, 1)); n > 0 {
-			_ = host.Service.Withdraw(ctx, r.ID) // otherwise it is over in a minute
+			_ = host.Service.Withdraw(ctx, r.ID) // on error the offer expires in a minute
 		}
 	}()
 	_, err := host.Service.Wait(ctx, *r, func(place *service.QueuePlace) {
 		switch {
 		case place == nil:
-		case offered, json.NewEncoder(p.Out).Encode(place) != nil: // the offer is over, or who waits has gone
+		case offered, json.NewEncoder(p.Out).Encode(place) != nil: // the offer expired, or the client has gone
 			cancel()
 		default:
 			offered = place.Offered != nil

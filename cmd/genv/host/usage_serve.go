@@ -31,7 +31,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// devicesFor is how long a list of devices is used again, unless a process is on a device that isn't in it.
+// devicesFor is how long a list of devices is reused, unless a process is on a device that isn't in it.
 const devicesFor = time.Minute
 
 // tokensEvery is how often tokens are exchanged: of two conversations with a host, at least the later one sees both.
@@ -45,9 +45,9 @@ func (p *hostCommands) usageServe(c *cli.Context, token string, idle time.Durati
 	defer host.SMI.Keep(c.Context)()
 	host.Machine.DeviceListTTL, host.Machine.Types = devicesFor, new(nvidiasmi.Types)
 	host.Machine.StateFiles = disk.NewCache(host.Store)
-	debug.SetGCPercent(400) // processor time costs a host more than some megabytes
+	debug.SetGCPercent(400) // a host needs CPU time more than some megabytes
 	enforcement.CoarseTimers()
-	goruntime.GOMAXPROCS(1) // steps follow each other: to wake up a second processor for each would cost more
+	goruntime.GOMAXPROCS(1) // steps are sequential: waking a second processor for each would cost more
 	host.log = p.Logger(c)
 	defer host.stopWatching()
 	answers := &agent.Answers{Backend: host, Event: host.Wait}
@@ -97,8 +97,8 @@ func (p *hostCommands) usageServe(c *cli.Context, token string, idle time.Durati
 	return err
 }
 
-// polled is a pipe or a socket that Go's runtime polls: no thread waits in a read or write and has to wake another one
-// for the next step. Other files stay as they are. restore undoes it for others who have it.
+// polled makes Go's runtime poll a pipe or a socket, so that no thread blocks in a read or write and must wake another
+// for the next step. Other files are unchanged. restore undoes it for other users of the file.
 func polled[F any](f F) (_ F, restore func()) {
 	file, ok := any(f).(*os.File)
 	if !ok {
@@ -112,7 +112,7 @@ func polled[F any](f F) (_ F, restore func()) {
 	if err != nil {
 		return f, func() {}
 	}
-	_ = unix.SetNonblock(fd, true) // otherwise it is not polled
+	_ = unix.SetNonblock(fd, true) // on error it is not polled
 	own := os.NewFile(uintptr(fd), file.Name())
 	return any(own).(F), func() {
 		_ = unix.SetNonblock(fd, false)
@@ -125,8 +125,8 @@ func replaced() bool {
 	return err == nil && strings.HasSuffix(file, " (deleted)")
 }
 
-// endWithParent has the kernel send SIGTERM when the parent (sudo, or the connection's sshd) dies: this process must
-// not outlive its connection. If the parent died before prctl(2), there is another one.
+// endWithParent makes the kernel send SIGTERM when the parent (sudo, or the connection's sshd) dies: this process must
+// not outlive its connection. It fails if the parent died before prctl(2).
 func endWithParent(parent int) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
 		return fmt.Errorf("ask the kernel for the parent's death: %w", err)
@@ -144,7 +144,7 @@ func (h *host) Snapshot(ctx context.Context, age local.Age) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	now.Boot, now.Skew = time.Time{}, nil        // which aren't encoded
+	now.Boot, now.Skew = time.Time{}, nil        // not encoded
 	now.Processes = slices.Concat(now.Processes) // nil for none: DeepEqual is fast with few pointers
 	if len(now.Processes) > 0 || h.encoded == nil || !reflect.DeepEqual(now, h.last) {
 		h.last = now
@@ -164,14 +164,14 @@ func (h *host) Notify(messages []agent.Message) ([]agent.Receipt, error) {
 	return h.notify(context.Background(), messages), nil
 }
 
-// view is what a `usage serve` without root answers.
+// view answers for a `usage serve` without root.
 func (h *host) view(ctx context.Context, part string) ([]byte, error) {
 	document, _, err := h.document(ctx, part)
 	return document, err
 }
 
-// allowances pass on what the policy allows to root's service, which tells people; where the state isn't root's, to
-// none.
+// allowances pass what the policy allows to root's service, which tells people. If the state isn't root's, they pass it
+// to none.
 type allowances struct {
 	pass func(context.Context, service.Allowance) error
 
@@ -179,14 +179,14 @@ type allowances struct {
 	mu      sync.Mutex
 	busy    bool
 	last    *service.Allowance
-	at      time.Time          // when the last one was passed on
+	at      time.Time          // when last was passed on
 	missed  *service.Allowance // not yet taken by the service; nil for none
 }
 
-const passWithin = 2 * time.Second // for the service to note it
+const passWithin = 2 * time.Second // limit for one call of pass
 
-// renew passes on an allowance that is new, or after a quarter of its time; nil is the last one. It doesn't wait for
-// the service: what that doesn't take is tried again the next time.
+// renew passes on an allowance that is new, or older than a quarter of its time; nil is the last one. It doesn't wait
+// for the service, and retries at the next call.
 func (a *allowances) renew(next *service.Allowance) {
 	a.note(next)
 	a.mu.Lock()
@@ -206,13 +206,13 @@ func (a *allowances) renew(next *service.Allowance) {
 		err := a.pass(ctx, *next)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.busy = false; err != nil { // the service may start later
+		if a.busy = false; err != nil { // retry: the service may start later
 			a.last, a.missed = nil, cmp.Or(a.missed, next)
 		}
 	})
 }
 
-// note keeps an allowance for the next renewal: a service that starts must not learn an earlier one.
+// note keeps an allowance for the next renewal, so that a service that starts doesn't learn an earlier one.
 func (a *allowances) note(next *service.Allowance) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

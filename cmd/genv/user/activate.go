@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// activateOptions are the flags of `genv activate`; `genv run` and `genv llm serve` have some of them.
+// activateOptions are the flags of `genv activate`, some of them also of `genv run` and `genv llm serve`.
 type activateOptions struct {
 	environment.SettingFlags
 	waitOptions
@@ -78,7 +78,7 @@ func (p *userCommands) activate(c *cli.Context, o *activateOptions) error {
 	return nil
 }
 
-// newEntry is how a process enters the environment of the flags. Only a new one gets the saved configuration.
+// newEntry is how a process enters the environment of the flags. Only a new environment gets the saved configuration.
 func (p *userCommands) newEntry(c *cli.Context, o *activateOptions, pid snapshot.PID) (e change.Enter, err error) {
 	e = change.Enter{EID: snapshot.EnvID(o.id), PID: pid, Attach: !o.noAttach, OverSubscribe: o.OverSubscribe(p.Getenv)}
 	if dir, noHome := p.home(); noHome == nil && !c.IsSet("id") && !o.noLoad {
@@ -102,8 +102,8 @@ func (p *userCommands) deactivateCommand() *cli.Command {
 	}
 }
 
-// deactivate also works in a shell that is in no environment any more, and removes its variables; and in one that is
-// registered and has lost them.
+// deactivate also removes the variables of a shell whose environment has ended, and works in a registered shell that
+// has lost them.
 func (p *userCommands) deactivate(c *cli.Context, old string) error {
 	who := p.person()
 	_, inactive := who.active(c.Context)
@@ -123,13 +123,13 @@ func (p *userCommands) deactivate(c *cli.Context, old string) error {
 	return caller.Apply(shell.Deactivate())
 }
 
-// leave removes a process from its environment, and warns if others still run in it.
+// leave removes a process from its environment, and warns of the remaining ones.
 func (p *userCommands) leave(ctx context.Context, who *hostUser, l change.Leave) error {
 	left, err := who.Change(ctx, change.Change{Leave: &l})
 	var names []string
 	for _, pid := range left.Remaining {
 		name := fmt.Sprint(pid)
-		if stat, err := who.Machine.Proc.Stat(pid); err == nil { // this user may see it
+		if stat, err := who.Machine.Proc.Stat(pid); err == nil { // visible to this user
 			name += " (" + text.Shown(stat.Name) + ")"
 		}
 		names = append(names, name)

@@ -53,7 +53,7 @@ func (o *attachOptions) flags() []cli.Flag {
 	}
 }
 
-// request is what is to be attached. --count, --index and --mig exclude each other; given says how many are set.
+// request is the change to make. --count, --index and --mig exclude each other; given counts them.
 func (o *attachOptions) request(c *cli.Context, getenv func(string) string) (r change.Attach, given int, err error) {
 	r.OverSubscribe, r.Configured = o.OverSubscribe(getenv), o.config
 	for _, name := range []string{"count", "index", "mig"} {
@@ -113,7 +113,7 @@ func (w *hostUser) look(ctx context.Context, eid snapshot.EnvID) (change.Result,
 		return change.Result{}, err
 	}
 	renumbered := func(d snapshot.Device) bool { return d.Unidentified && d.Attachment(eid) != nil }
-	if slices.ContainsFunc(files.Devices, renumbered) { // root's genv learns that this shell knows the present indices
+	if slices.ContainsFunc(files.Devices, renumbered) { // tells root's genv that this shell knows the present indices
 		refresh := change.Attach{Refresh: true}
 		refresh.EID = eid
 		return w.changeIn(ctx, eid, change.Change{Attach: &refresh})
@@ -121,8 +121,8 @@ func (w *hostUser) look(ctx context.Context, eid snapshot.EnvID) (change.Result,
 	return change.Current(&files, eid), nil
 }
 
-// inShell changes the environment of this shell, and then the shell; after an error neither. A script has no shell to
-// change, and one that 1.4.3 initialised asks for its change by `genv shell --reattach`.
+// inShell changes the environment of this shell, then the shell; after an error neither. A script has no shell to
+// change, and a shell of 1.4.3 gets its change by `genv shell --reattach`.
 func (p *userCommands) inShell(
 	ctx context.Context, who *hostUser, by func(context.Context, snapshot.EnvID) (change.Result, error),
 ) (change.Result, error) {
@@ -172,7 +172,7 @@ func (p *userCommands) detach(c *cli.Context, index string) error {
 	if err != nil {
 		return err
 	}
-	var models inUse // not worth the time of a look
+	var models inUse // a snapshot would take too long
 	if detached := without(result.Before, result.Now); len(detached) > 0 {
 		p.Warn("Detached " + models.named(detached))
 	}
@@ -182,21 +182,21 @@ func (p *userCommands) detach(c *cli.Context, index string) error {
 	return nil
 }
 
-// How long a look at the GPUs in use may take, and after which time the user is told that it does.
+// Limits for finding out which GPUs are in use: the timeout, and when the user is told to wait.
 const (
 	inUseTimeout = 10 * time.Second
 	inUseSlow    = 2 * time.Second
 )
 
-// inUse is what is known of the GPUs, without the caller's processes.
+// inUse is the state of the GPUs, without the caller's processes.
 type inUse struct {
 	gpus   []gpus.GPU
 	hidden []snapshot.DeviceIndex // by a guard
-	failed string                 // why this look failed; empty if it did not
-	only   []snapshot.DeviceIndex // may be given out after no answer in time; nil for all
+	failed string                 // why the snapshot failed; empty if it did not
+	only   []snapshot.DeviceIndex // may be attached after a timeout; nil for all
 }
 
-// inUseByOthers may run nvidia-smi: don't call it with the lock held.
+// inUseByOthers may run nvidia-smi: don't call it while holding the lock.
 func (p *userCommands) inUseByOthers(ctx context.Context, w *hostUser, eid snapshot.EnvID, uid snapshot.UID) inUse {
 	within, cancel := context.WithTimeout(ctx, inUseTimeout)
 	defer cancel()
@@ -208,11 +208,11 @@ func (p *userCommands) inUseByOthers(ctx context.Context, w *hostUser, eid snaps
 	slow := time.AfterFunc(inUseSlow, func() {
 		defer close(told)
 		p.Warnf("finding out which GPUs are in use takes long: it may take up to %s",
-			inUseTimeout+nvidiasmi.DefaultTimeout) // a change may ask nvidia-smi once more
+			inUseTimeout+nvidiasmi.DefaultTimeout) // a change may ask nvidia-smi again
 	})
 	seen, err := look(within)
 	if !slow.Stop() {
-		<-told // Warn is for one goroutine at a time
+		<-told // Warn isn't safe for concurrent use
 	}
 	if err != nil {
 		return w.unseen(err, errors.Is(within.Err(), context.DeadlineExceeded))
@@ -227,8 +227,7 @@ func (p *userCommands) inUseByOthers(ctx context.Context, w *hostUser, eid snaps
 	return seen
 }
 
-// unseen is what root's genv saw last, after a look that failed. After no answer in time only what was free then is
-// given out.
+// unseen is root's last look, after a failed one. After a timeout only GPUs that were free then may be attached.
 func (w *hostUser) unseen(err error, late bool) inUse {
 	last, known := w.Machine.LastLook()
 	u := inUse{gpus: last.GPUs, failed: err.Error()}
@@ -244,7 +243,7 @@ func (w *hostUser) unseen(err error, late bool) inUse {
 	return u
 }
 
-// ownLook is what this user's nvidia-smi and /proc show, with root's last look at what a guard hides.
+// ownLook is what this user's nvidia-smi and /proc show, plus root's last look at GPUs that a guard hides.
 func (w *hostUser) ownLook(ctx context.Context) (inUse, error) {
 	s, err := w.Machine.Snapshot(ctx)
 	if err != nil {
@@ -274,7 +273,7 @@ func (w *hostUser) rootsLook(ctx context.Context) (seen inUse, err error) {
 	return seen, err
 }
 
-// warnings name the processes on newly attached devices, and the devices of which they are unknown.
+// warnings are about processes on newly attached devices, and about devices where these are unknown.
 func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 	var lines []string
 	doubtful := make(map[[2]string][]snapshot.DeviceIndex)
@@ -298,13 +297,13 @@ func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 	return lines
 }
 
-// gpu is one in an unknown state if it wasn't seen.
+// gpu is in an unknown state if it wasn't seen.
 func (u *inUse) gpu(index snapshot.DeviceIndex) *gpus.GPU {
 	seen := snapshot.Find(u.gpus, func(g *gpus.GPU) bool { return g.Index == index })
 	return cmp.Or(seen, &gpus.GPU{Index: index, State: gpus.Unknown})
 }
 
-// doubt is why a GPU may not be free or healthy, and the format for the GPUs and why; empty for neither.
+// doubt is why a GPU may not be free or healthy, and a format for the GPUs and why; empty if there is no doubt.
 func (u *inUse) doubt(g *gpus.GPU) (about, why string) {
 	const usersUnknown = "Warning: it is unknown whether other processes use GPU %s: %s"
 	switch {
@@ -336,7 +335,7 @@ func useLine(index snapshot.DeviceIndex, p *gpus.Process) string {
 	return s
 }
 
-// reportAttached prints to stderr, so that no script reads it as output.
+// reportAttached prints to stderr, which no script parses.
 func (p *userCommands) reportAttached(
 	ctx context.Context, who *hostUser, others inUse, before, now []snapshot.DeviceIndex,
 ) {
@@ -350,7 +349,7 @@ func (p *userCommands) reportAttached(
 	}
 }
 
-// named lists GPUs with known models: GPUs 0, 1 (A100-SXM4-80GB).
+// named is as in "GPUs 0, 1 (A100-SXM4-80GB)"; without unknown models.
 func (u *inUse) named(list []snapshot.DeviceIndex) string {
 	s := "GPU"
 	if len(list) > 1 {

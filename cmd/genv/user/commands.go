@@ -26,7 +26,6 @@ import (
 
 type userCommands struct{ command.Program }
 
-// Commands are what people type on a GPU host.
 func Commands(with command.Program) []*cli.Command {
 	p := &userCommands{with}
 	commands := []*cli.Command{
@@ -38,7 +37,7 @@ func Commands(with command.Program) []*cli.Command {
 	return append(commands, p.noticesCommand(), p.historyCommand(), p.whyCommand(), p.reserveCommand())
 }
 
-// outsideContainers has a command that only changes environments fail at once in a container of genv's.
+// outsideContainers makes a command that changes environments fail in a container of genv's.
 func (p *userCommands) outsideContainers(action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if err := localhost.CheckContained(p.Getenv); err != nil {
@@ -48,7 +47,7 @@ func (p *userCommands) outsideContainers(action cli.ActionFunc) cli.ActionFunc {
 	}
 }
 
-// printPlainErrors has commands print errors as 1.4.3 does, without "genv:".
+// printPlainErrors prints errors as 1.4.3 does, without "genv:".
 func (p *userCommands) printPlainErrors(commands []*cli.Command) {
 	for _, cmd := range commands {
 		action := cmd.Action
@@ -64,7 +63,7 @@ func (p *userCommands) printPlainErrors(commands []*cli.Command) {
 	}
 }
 
-// readIndices is the devices that --index names; nil for none.
+// readIndices is the value of --index; nil if it isn't given.
 func readIndices(c *cli.Context, written string) ([]snapshot.DeviceIndex, error) {
 	if !c.IsSet("index") {
 		return nil, nil
@@ -96,7 +95,7 @@ func (o *stateOptions) fileFlags() []cli.Flag {
 	}
 }
 
-// clear clears a state file with --reset, which is that of all users: the devices of this host remain.
+// clear clears the state file of all users for --reset; this host's devices remain.
 func (o *stateOptions) clear(ctx context.Context, who *hostUser, file state.File) (err error) {
 	switch {
 	case !o.reset:
@@ -116,9 +115,9 @@ func (o *stateOptions) clear(ctx context.Context, who *hostUser, file state.File
 
 type hostUser struct {
 	*localhost.Host
-	uid    snapshot.UID   // the account
-	eid    snapshot.EnvID // that the shell claims; empty for none
-	sudoed bool           // by sudo, directly or not
+	uid    snapshot.UID   // of the account
+	eid    snapshot.EnvID // as the shell claims; empty for none
+	sudoed bool           // directly or not
 }
 
 func (p *userCommands) person() *hostUser {
@@ -131,7 +130,7 @@ func (p *userCommands) person() *hostUser {
 	}
 }
 
-// active is the environment of this shell. sudo drops the variable with its ID: an ancestor may show that there is one.
+// active is the environment of this shell. sudo drops its variable, but an ancestor may show that there is one.
 func (w *hostUser) active(ctx context.Context) (snapshot.EnvID, error) {
 	switch {
 	case w.eid != "":
@@ -145,7 +144,7 @@ func (w *hostUser) active(ctx context.Context) (snapshot.EnvID, error) {
 	}
 	parents, err := w.Machine.Proc.Ancestors(snapshot.PID(os.Getpid()))
 	if err != nil {
-		return "", errNotActive // this user may see none
+		return "", errNotActive // this user sees none
 	}
 	for _, parent := range parents {
 		if env := files.EnvironmentOf(parent.PID); env != nil {
@@ -156,7 +155,7 @@ func (w *hostUser) active(ctx context.Context) (snapshot.EnvID, error) {
 	return "", errNotActive
 }
 
-// here is the environment of this shell, with the state files. Its ID counts only for its user and root.
+// here is the environment of this shell, with the state files. Only its user and root may use its ID.
 func (w *hostUser) here(ctx context.Context) (files state.Files, env *snapshot.Environment, err error) {
 	eid, err := w.active(ctx)
 	if err == nil {
@@ -168,7 +167,7 @@ func (w *hostUser) here(ctx context.Context) (files state.Files, env *snapshot.E
 	return files, env, err
 }
 
-// caller is the shell to change. Under sudo there is none.
+// caller is the shell to change; an error under sudo.
 func (p *userCommands) caller(who *hostUser) (shell.Caller, error) {
 	caller, err := shell.CallerFrom(p.Getenv)
 	if err != nil && who.sudoed && who.eid != "" {
@@ -186,7 +185,7 @@ func (p *userCommands) callerOf(shell143 string, who *hostUser, shims func() str
 	caller, err := p.caller(who)
 	name := p.callingShell()
 	if errors.Is(err, shell.ErrNotInitialised) && slices.Contains([]string{"fish", "tcsh", "csh"}, name) {
-		_, err = shell.ParseKind(name) // what ErrNotInitialised advises fails there
+		_, err = shell.ParseKind(name) // the advice of ErrNotInitialised fails there
 	}
 	return caller, err
 }
@@ -200,7 +199,7 @@ func (w *hostUser) changeIn(ctx context.Context, eid snapshot.EnvID, c change.Ch
 	return result, w.ended(eid, err)
 }
 
-// ended says what to do if an error is that this shell's environment has ended.
+// ended adds what to do if this shell's environment has ended.
 func (w *hostUser) ended(eid snapshot.EnvID, err error) error {
 	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
 		err = errEnded(eid)
@@ -218,7 +217,7 @@ func (w *hostUser) named(c *cli.Context, eid string) (snapshot.EnvID, error) {
 	return snapshot.EnvID(eid), nil
 }
 
-// owner is alice(1001), or the uid alone without a name.
+// owner is as in alice(1001); only the uid if there is no name.
 func owner(uid snapshot.UID, name string) string {
 	if name == "" {
 		return fmt.Sprint(uid)
@@ -233,20 +232,18 @@ func shownOwner(e *snapshot.Environment) string {
 	return owner(e.UID, text.Shown(string(e.Username)))
 }
 
-// In the words of 1.4.3.
 var (
 	errNotActive = errors.New("Not running in an active environment")     //nolint:staticcheck // 1.4.3's words
 	errActive    = errors.New("Already running in an active environment") //nolint:staticcheck // 1.4.3's words
 )
 
-// errEnded means that the state files were reset, or all registered processes have ended.
+// errEnded is for reset state files, or after the end of all registered processes.
 func errEnded(eid snapshot.EnvID) error {
 	const ended = "Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate`"
 	return fmt.Errorf(ended, text.Shown(string(eid))) //nolint:staticcheck // as 1.4.3's words above
 }
 
-// advised is the text of an error with its next step. Below it are the environments that have the GPUs that were
-// refused.
+// advised is the text of an error with its next step, and below it the environments that have the refused GPUs.
 func advised(err error) string {
 	for _, advice := range []struct {
 		step   string

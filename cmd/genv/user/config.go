@@ -25,9 +25,9 @@ type configOptions struct {
 	clear, save, load, quiet bool
 	count, gpuMemory, name   string
 
-	which []environment.Configurable // the settings that are meant
-	value bool                       // one is given
-	set   snapshot.EnvConfig         // the value, or what was saved
+	which []environment.Configurable // the settings of the command
+	value bool                       // a value is given
+	set   snapshot.EnvConfig         // the given or saved values
 }
 
 func (p *userCommands) configCommand() *cli.Command {
@@ -50,7 +50,7 @@ func (o *configOptions) clearFlag() cli.Flag {
 	return command.Bool(&o.clear, "clear", "remove the setting, or all")
 }
 
-// valueFlags are for programs: each gives `genv envs config` a value for one setting.
+// valueFlags are for programs: each sets one setting of `genv envs config`.
 func (o *configOptions) valueFlags() []cli.Flag {
 	return []cli.Flag{
 		command.String(&o.count, "count", "the number `N` of gpus; the same as gpus N"),
@@ -155,7 +155,7 @@ func (p *userCommands) showOrSave(ctx context.Context, who *hostUser, eid snapsh
 	return err
 }
 
-// configText lists the settings that have a value; a single one without its name.
+// configText lists the settings with a value; the value alone for a single setting.
 func configText(config *snapshot.EnvConfig, which []environment.Configurable) string {
 	var b strings.Builder
 	for _, s := range which {
@@ -171,7 +171,6 @@ func configText(config *snapshot.EnvConfig, which []environment.Configurable) st
 	return b.String()
 }
 
-// change sets the settings to the value, to what was saved, or to none.
 func (o *configOptions) change(eid snapshot.EnvID) change.Change {
 	configure := &change.Configure{EID: eid, Set: o.set}
 	for _, s := range o.which {
@@ -199,9 +198,8 @@ func (p *userCommands) homeCommand() *cli.Command {
 	}
 }
 
-// errNoHome is 1.4.3's text.
 //
-//nolint:revive,staticcheck // its words, as they are
+//nolint:revive,staticcheck // 1.4.3's words
 var errNoHome = errors.New(`Could not find any Genv configuration directory.
 
 Create a directory named '.genv' under one of the following directories:
@@ -209,10 +207,10 @@ Create a directory named '.genv' under one of the following directories:
   2) Home directory (i.e. $HOME)
 `)
 
-// home is the folder .genv of the working directory, or of the user's home. Only a folder of this user's own counts,
-// and no link, so that no other user can configure this one's environments.
+// home is the folder .genv of the working directory, or of the user's home. It must be the user's own and no link, so
+// that no other user can configure this one's environments.
 func (p *userCommands) home() (string, error) {
-	working, _ := os.Getwd() // "" if it was removed
+	working, _ := os.Getwd() // "" if removed
 	for _, parent := range []string{working, p.Getenv("HOME")} {
 		if !filepath.IsAbs(parent) {
 			continue
@@ -229,7 +227,7 @@ func (p *userCommands) home() (string, error) {
 
 const maxSetting = 4096 // bytes, more than any value takes
 
-// loadSettings reads a .genv folder: a file for each setting, named after it, with its value as the only line.
+// loadSettings reads a .genv folder: a file per setting with its name, and its value as the only line.
 func loadSettings(dir string, config *snapshot.EnvConfig, which []environment.Configurable) error {
 	for _, s := range which {
 		data, err := folder.ReadRegular(filepath.Join(dir, s.Name), maxSetting)

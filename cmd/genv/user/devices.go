@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// deviceQueries are the values of --query. As in 1.4.3, lists have spaces between items, and none in them.
+// deviceQueries are the values of --query. As in 1.4.3, lists have spaces between items, and none within.
 var deviceQueries = environment.Queries[snapshot.Device]{
 	"index":        func(d *snapshot.Device) string { return d.Index.String() },
 	"total_memory": func(d *snapshot.Device) string { return d.TotalMemory.String() },
@@ -175,8 +175,8 @@ func (o *devicesOptions) list(c *cli.Context) error {
 	return t.Write(o.Out)
 }
 
-// attachTo does as 1.4.3 did, unlike attach: by default it attaches as many devices as are configured, or none, and
-// detaches what is more. To an unregistered environment they are attached until the state files are next cleaned up.
+// attachTo works as in 1.4.3, unlike attach: by default it attaches as many devices as are configured, or none, and
+// detaches more. An unregistered environment keeps them until the state files are next cleaned up.
 func (o *devicesOptions) attachTo(c *cli.Context) error {
 	request, _, err := o.attach.request(c, o.Getenv)
 	var config snapshot.EnvConfig

@@ -192,7 +192,8 @@ func (o *envsOptions) activate(c *cli.Context) error {
 	return err
 }
 
-// checkUID refuses a process of another uid than --uid. A process that only another user may register is refused later.
+// checkUID refuses a process of another uid than --uid. The change refuses a process that only another user may
+// register.
 func (w *hostUser) checkUID(pid snapshot.PID, given string) error {
 	uid, err := w.uid, error(nil)
 	if pid != 0 {
@@ -207,7 +208,7 @@ func (w *hostUser) checkUID(pid snapshot.PID, given string) error {
 	return nil
 }
 
-// deactivate does nothing for a process without an environment: shells run it when they end.
+// deactivate ignores a process without an environment: shells run it when they end.
 func (o *envsOptions) deactivate(c *cli.Context) error {
 	r, err := o.member(c)
 	if err != nil {
@@ -226,11 +227,11 @@ func (o *envsOptions) find(c *cli.Context) error {
 		return err
 	}
 	env := files.EnvironmentOf(r.PID)
-	if r.Kernel != "" { // one of the caller
+	if r.Kernel != "" { // of the caller
 		env = files.EnvironmentOfKernel(r.Kernel, snapshot.UID(os.Getuid()))
 	}
 	if env == nil {
-		return nil // and print nothing, as 1.4.3: programs ask so whether there is one
+		return nil // prints nothing, as 1.4.3: programs test for that
 	}
 	_, err = fmt.Fprintln(o.Out, text.PrintableLines(string(env.EID)))
 	return err

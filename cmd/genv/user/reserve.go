@@ -136,7 +136,7 @@ func (p *userCommands) writeReservations(list []snapshot.Reservation) error {
 	return render.WriteJSON(p.Out, ReservationsDocument{"genv.reservations/1", list})
 }
 
-// reservations are those that have not ended, by their start; none where root doesn't own the state.
+// reservations have not ended, and are sorted by start; none if root doesn't own the state.
 func (w *hostUser) reservations(now time.Time) ([]snapshot.Reservation, error) {
 	list, err := w.Store.Reservations()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,7 +170,7 @@ func (p *userCommands) listReservations(who *hostUser, o *reserveOptions) error 
 	return table.Write(p.Out)
 }
 
-// parseStart reads the start of a reservation, in the zone of now.
+// parseStart parses the start of a reservation, in the zone of now.
 func parseStart(written string, now time.Time) (time.Time, error) {
 	words := strings.Fields(strings.ToLower(written))
 	if len(words) == 1 && words[0] == "now" {

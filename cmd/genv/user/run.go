@@ -47,13 +47,13 @@ func (p *userCommands) runCommand() *cli.Command {
 
 type envCommand struct {
 	words      []string
-	name       string                // of the environment, in place of --name
-	environ    []string              // more variables
+	name       string                // of the environment; overrides --name
+	environ    []string              // additional variables
 	quiet      bool                  // don't print its GPUs
 	background func(context.Context) // runs as long as the command; nil for none
 }
 
-// run needs no shell: this process is registered. If it is killed, the environment lasts until the command has ended.
+// run registers this process, so it needs no shell. If it is killed, the environment lasts until the command ends.
 func (p *userCommands) run(c *cli.Context, o *activateOptions, j envCommand) error {
 	words := j.words
 	if _, err := exec.LookPath(words[0]); err != nil {
@@ -110,14 +110,14 @@ func (p *userCommands) runEntry(c *cli.Context, o *activateOptions, who *hostUse
 	return p.visible(who, &entered), nil
 }
 
-// runEnviron are the variables that an activated shell exports, and PATH with the folder of the shims first.
+// runEnviron are the variables of an activated shell, with the folder of the shims first in PATH.
 func (p *userCommands) runEnviron(active shell.Active) (shims string, environ []string) {
 	change := shell.Activate(active, true)
 	environ = slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return slices.Contains(change.Unset, name)
 	})
-	for _, v := range change.Set { // the last value of a variable counts
+	for _, v := range change.Set { // the last value counts
 		environ = append(environ, v.Name+"="+v.Value)
 	}
 	if shims = p.shims(); shims != "" {
@@ -134,8 +134,7 @@ const (
 	exitNotFound      = 127
 )
 
-// supervise runs a command until it ends, and forwards signals to it. Its error is the exit status. name is the genv
-// command.
+// supervise runs a command, and forwards signals to it. Its error has the exit status. name is the genv command.
 func (p *userCommands) supervise(name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.In, p.Out, p.Err
 	if err := cmd.Start(); err != nil {
@@ -156,7 +155,7 @@ func (p *userCommands) supervise(name string, cmd *exec.Cmd, signals <-chan os.S
 	}
 }
 
-// notStarted prints why a command can't be run, and returns the status of env(1) for that.
+// notStarted prints why a command can't be run, and returns env(1)'s exit status for it.
 func (p *userCommands) notStarted(name string, err error) error {
 	p.Warn("genv " + name + ": " + err.Error())
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
@@ -165,19 +164,18 @@ func (p *userCommands) notStarted(name string, err error) error {
 	return &command.ExitError{Code: exitNotExecutable}
 }
 
-// forward sends a signal to a command, unless the terminal did. SIGTSTP stops this process too, so that the shell sees
-// it.
+// forward sends a signal to a command, unless the terminal did. SIGTSTP also stops this process, so that the shell
+// notices.
 func forward(command *os.Process, s os.Signal) {
 	if !fromTerminal(s) {
-		_ = command.Signal(s) // it may have ended
+		_ = command.Signal(s) // an error means that it has ended
 	}
 	if s == syscall.SIGTSTP && continuable() {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // Go can't restore a signal's own action
 	}
 }
 
-// continuable says whether a shell can continue this job. The kernel doesn't stop orphaned groups for SIGTSTP
-// (setpgid(2)).
+// continuable reports whether a shell can continue this job. SIGTSTP doesn't stop orphaned groups (setpgid(2)).
 func continuable() bool {
 	ancestors, err := proc.FS{}.Ancestors(snapshot.PID(os.Getpid()))
 	if err != nil {
@@ -193,15 +191,15 @@ func continuable() bool {
 	return false
 }
 
-// fromTerminal says whether the terminal sends a signal to all foreground processes. Many programs take a second Ctrl-C
-// as an order to stop at once.
+// fromTerminal reports whether the terminal sends a signal to all foreground processes. Many programs stop at once on a
+// second Ctrl-C.
 func fromTerminal(s os.Signal) bool {
 	if s != syscall.SIGINT && s != syscall.SIGQUIT && s != syscall.SIGTSTP {
 		return false
 	}
 	terminal, err := os.OpenFile("/dev/tty", os.O_RDONLY|unix.O_NOCTTY, 0)
 	if err != nil {
-		return false // there is none
+		return false // no terminal
 	}
 	defer terminal.Close()
 	foreground, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
@@ -212,7 +210,7 @@ func (p *userCommands) lockCommand() *cli.Command {
 	return &cli.Command{
 		Name: "lock", Usage: "run a command, or only wait, while no other `genv lock` uses this environment's GPUs",
 		ArgsUsage:       "[COMMAND [ARGUMENT…]]",
-		SkipFlagParsing: true, // all that follows is the command's
+		SkipFlagParsing: true, // the rest is the command line
 		Action:          p.lock,
 	}
 }
@@ -250,7 +248,7 @@ func (p *userCommands) lock(c *cli.Context) error {
 		}
 		defer release()
 	}
-	if len(words) == 0 { // it only waited for the locks
+	if len(words) == 0 { // only waited for the locks
 		return nil
 	}
 	signals := command.PassedOn(syscall.SIGCONT)
@@ -261,7 +259,7 @@ func (p *userCommands) lock(c *cli.Context) error {
 func (p *userCommands) lockDevices(
 	ctx context.Context, who *hostUser, devices []snapshot.DeviceIndex, files *state.Files,
 ) (release func(), err error) {
-	soon, cancel := context.WithTimeout(ctx, 2*time.Second) // after it, the user is told who has the lock
+	soon, cancel := context.WithTimeout(ctx, 2*time.Second) // after that, the user learns who has the lock
 	defer cancel()
 	release, err = who.Store.LockDevices(soon, devices)
 	busy, ok := errors.AsType[*disk.BusyError](err)
@@ -283,7 +281,7 @@ func (p *userCommands) lockDevices(
 	return release, err
 }
 
-// isStranger says whether the GPU of a lock is known not to be attached to a user. Root isn't a stranger.
+// isStranger reports whether the GPU of a lock is known not to be attached to a user other than root.
 func isStranger(files *state.Files, lock string, uid *snapshot.UID) bool {
 	if uid == nil || *uid == 0 {
 		return false

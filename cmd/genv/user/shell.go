@@ -40,8 +40,7 @@ func (p *userCommands) shellCommand() *cli.Command {
 	}
 }
 
-// shellCode prints code for a shell, or, as 1.4.3 does, how to initialise one. The function that --init defines adds
-// --ok.
+// shellCode prints code for a shell, or, as 1.4.3 does, how to initialise one. The function of --init adds --ok.
 func (p *userCommands) shellCode(c *cli.Context, o *shellOptions) error {
 	switch {
 	case o.ok:
@@ -59,7 +58,7 @@ func (p *userCommands) shellCode(c *cli.Context, o *shellOptions) error {
 	return err
 }
 
-// shellUpdate prints all variables of the environment: to set one again does no harm.
+// shellUpdate prints all variables of the environment: setting one again does no harm.
 func (p *userCommands) shellUpdate(c *cli.Context) error {
 	who := p.person()
 	files, env, err := who.here(c.Context)
@@ -97,7 +96,7 @@ func (p *userCommands) shellSetup(o *shellOptions) error {
 	return err
 }
 
-// shims is the folder of the shims of this genv; empty, after a warning, if there can't be one.
+// shims is the folder of this genv's shims; empty, after a warning, if it can't be made.
 func (p *userCommands) shims() (dir string) {
 	exe, err := os.Executable()
 	if err == nil {
@@ -113,7 +112,7 @@ func (p *userCommands) shims() (dir string) {
 	return dir
 }
 
-// callingShell is the name of the program that runs genv, which may not be the login shell in SHELL.
+// callingShell is the name of the program that runs genv. SHELL, the login shell, may be another.
 func (p *userCommands) callingShell() string {
 	fs := proc.FS{}
 	parent, err := fs.Stat(snapshot.PID(os.Getppid()))
@@ -128,8 +127,8 @@ func (p *userCommands) callingShell() string {
 
 func (w *hostUser) guarded() bool { return w.Machine.Hardware.Guarded(w.Machine.Now()) }
 
-// uuids are those of the devices on a guarded host, or if some are attached by MIG instance; otherwise nil. CUDA reads
-// a list of indices or of UUIDs, not of both.
+// uuids are those of the devices if this host is guarded, or if some are attached by MIG instance; otherwise nil. CUDA
+// reads a list of indices or of UUIDs, not of both.
 func (w *hostUser) uuids(of *change.Result) ([]snapshot.GPUUUID, error) {
 	if len(of.Now) == 0 || len(of.Instances) == 0 && !w.guarded() {
 		return nil, nil
@@ -157,7 +156,7 @@ func (w *hostUser) uuids(of *change.Result) ([]snapshot.GPUUUID, error) {
 	return uuids, nil
 }
 
-// visible has the UUIDs of the devices where they are needed. Without them, after a warning, the shell gets indices.
+// visible has the devices' UUIDs if they are needed. If they are unknown, it warns, and the shell gets indices.
 func (p *userCommands) visible(who *hostUser, r *change.Result) shell.Active {
 	uuids, err := who.uuids(r)
 	if err != nil {
@@ -170,8 +169,8 @@ func onlyIndices(visible string) bool {
 	return visible != "" && strings.Trim(visible, "0123456789,") == ""
 }
 
-// adviseOfIndices warns a shell that was activated before the guard came on: its programs count only the GPUs that they
-// may open.
+// adviseOfIndices warns a shell that was activated before the guard came on: its programs count only GPUs that they may
+// open.
 func (p *userCommands) adviseOfIndices(who *hostUser) {
 	if visible := p.Getenv("CUDA_VISIBLE_DEVICES"); onlyIndices(visible) && who.guarded() {
 		p.Warnf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to have "+
@@ -198,7 +197,7 @@ type migInstance struct {
 	of snapshot.DeviceIndex
 }
 
-// instances are the MIG instances that --mig means. Which ones are free is decided again when they are attached.
+// instances are the MIG instances of --mig. Which are free is decided again when they are attached.
 func (w *hostUser) instances(c *cli.Context, mig string, eid snapshot.EnvID) ([]state.InstanceRequest, error) {
 	if !c.IsSet("mig") {
 		return nil, nil
@@ -246,8 +245,8 @@ func isTaken(taken []state.InstanceRequest, uuid snapshot.GPUUUID) bool {
 	return slices.ContainsFunc(taken, func(r state.InstanceRequest) bool { return r.UUID == uuid })
 }
 
-// shares says whether the environment has, or asks for, another compute instance of the same GPU instance, and so the
-// same memory.
+// shares reports whether the environment has, or asks for, another compute instance of the same GPU instance, and so of
+// the same memory.
 func (i *migInstance) shares(
 	all []migInstance, files *state.Files, eid snapshot.EnvID, others []state.InstanceRequest,
 ) bool {

@@ -85,7 +85,7 @@ func (w *hostUser) container(ctx context.Context) (docker.ContainerEnvironment, 
 	}, nil
 }
 
-// containerDevices are the attached devices, or their attached MIG instances.
+// containerDevices are attached devices, or their attached MIG instances.
 func (w *hostUser) containerDevices(files *state.Files) (devices []docker.Device) {
 	now := change.Current(files, w.eid)
 	uuids, _ := w.uuids(&now) // root's daemon also knows the indices
@@ -105,7 +105,7 @@ func (w *hostUser) containerDevices(files *state.Files) (devices []docker.Device
 	return devices
 }
 
-// containerToken proves to genv's container runtime who starts a container; empty without root's service.
+// containerToken identifies the user to genv's container runtime; empty without root's service.
 func (w *hostUser) containerToken(ctx context.Context, eid snapshot.EnvID) string {
 	if dir, err := w.Store.OwnedDir(); dir == "" || err != nil {
 		return ""
@@ -120,7 +120,7 @@ func (w *hostUser) view(ctx context.Context) (smi.View, error) {
 	files, _, err := w.here(ctx)
 	view := smi.View{Owns: w.owns, Renumbered: w.Machine.Hardware.Restricted(w.Machine.Now())}
 	var known []hardware.BusDevice
-	if err == nil && view.Renumbered { // nvidia-smi's numbers mean nothing
+	if err == nil && view.Renumbered {
 		known, err = w.Machine.Hardware.Known()
 	}
 	for i := range files.Devices {
@@ -137,7 +137,7 @@ func (w *hostUser) view(ctx context.Context) (smi.View, error) {
 	return view, err
 }
 
-// owns says whether a process was started in this environment; no if this user may not see it.
+// owns reports whether a process was started in this environment; false if it can't be read.
 func (w *hostUser) owns(pid snapshot.PID) bool {
 	eid, _, err := w.Machine.Proc.Environ(pid, "GENV_ENVIRONMENT_ID")
 	return err == nil && snapshot.EnvID(eid) == w.eid
@@ -147,7 +147,7 @@ func (p *userCommands) dockerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "docker", Usage: "run docker; a container that it starts gets GPUs and an environment of its own",
 		ArgsUsage:       "run|create [--gpus N] [--gpu-memory SIZE] [--over-subscribe] [OPTION…] IMAGE [COMMAND…]",
-		SkipFlagParsing: true, // all that follows is docker's
+		SkipFlagParsing: true, // the rest is docker's
 		Action:          p.outsideContainers(p.docker),
 	}
 }

@@ -58,7 +58,7 @@ func (p *userCommands) status(c *cli.Context) error {
 	return err
 }
 
-// statusText is 1.4.3's, with lines about caps.
+// statusText is 1.4.3's text, with lines about caps.
 func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex, caps string) string {
 	gpus := "Detached from GPUs\n"
 	if len(attached) > 0 {
@@ -71,7 +71,7 @@ func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex, caps
 		cmp.Or(env.Config.GPUMemory.String(), "N/A"))
 }
 
-// capsText is what caps allow this user, and when the last notice came, if within a day; empty without caps, or if they
+// capsText is what caps allow this user, and the time of the last notice within a day; empty without caps, or if they
 // are unknown.
 func (p *userCommands) capsText(ctx context.Context) string {
 	told := localhost.Told(ctx, p.Program)
@@ -98,7 +98,7 @@ func (p *userCommands) noticesCommand() *cli.Command {
 
 func (p *userCommands) box() notify.Box { return notify.Box{Root: disk.RootDir(p.Getenv)} }
 
-// noticesRead is the user's own file with what was read. Several machines may share a home.
+// noticesRead is the user's own file about read notices. Several machines may share a home.
 func (p *userCommands) noticesRead() string {
 	dir := p.Getenv("XDG_STATE_HOME")
 	if home := p.Getenv("HOME"); !filepath.IsAbs(dir) && filepath.IsAbs(home) {
@@ -164,7 +164,7 @@ func (p *userCommands) whyCommand() *cli.Command {
 	}
 }
 
-// ownLog is the audit log of this host: all of it for root, and their part for others.
+// ownLog is this host's audit log: the whole one for root, and others' part for them.
 func (p *userCommands) ownLog() string {
 	path := cmp.Or(localhost.RootLog(p.Getenv), localhost.DefaultAuditLog)
 	if os.Geteuid() != 0 {

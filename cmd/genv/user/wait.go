@@ -21,7 +21,7 @@ import (
 
 type waitOptions struct {
 	wait   bool
-	within time.Duration // 0 for ever
+	within time.Duration // 0 for unlimited
 }
 
 func (o *waitOptions) waitFlag() cli.Flag {
@@ -31,8 +31,8 @@ func (o *waitOptions) waitFlag() cli.Flag {
 
 var errLate = errors.New("the time of --wait is over")
 
-// change makes a change that may attach GPUs, with --wait in turn. It says what others use of the GPUs before the
-// change, which takes the free ones first, or after a wait.
+// change makes a change that may attach GPUs, with --wait in turn. It returns others' use of the GPUs: before the
+// change, which prefers free ones, or after a wait.
 func (o *waitOptions) change(
 	c *cli.Context, p *userCommands, who *hostUser, asked change.Change,
 ) (result change.Result, others inUse, err error) {
@@ -81,7 +81,7 @@ func (o *waitOptions) inTurn(c *cli.Context, p *userCommands, w *hostUser, asked
 		ctx, cancel = context.WithTimeoutCause(ctx, o.within, errLate)
 		defer cancel()
 	}
-	served, _ := w.Served() // the change has the error
+	served, _ := w.Served() // on error the change fails, too
 	progress := render.NewProgress(p.Err)
 	defer progress.End()
 	result, err := w.ChangeInTurn(ctx, asked, func(place *service.QueuePlace) {
