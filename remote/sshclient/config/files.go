@@ -18,23 +18,23 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// files are the configuration files. They are read again when one changes.
+// files are the configuration files. They are reread when one changes.
 type files struct {
 	roots []root
 	who   identity
 
 	mu      sync.Mutex
-	watched []string // files and folders to check for changes
-	seen    string   // their stamp when they were read
-	all     []line   // in the order in which ssh reads them
-	refused error    // the first line that can't be honoured
+	watched []string // checked for changes
+	seen    string   // their stamp when last read
+	all     []line   // in ssh's order
+	refused error    // the first unsupported line
 }
 
 // root is a top-level file, and how ssh treats it.
 type root struct {
-	path, relative string // relative: the folder of relative names in Includes
+	path, relative string // relative: base of relative names in Includes
 	must, private  bool   // it must exist; its mode is checked
-	user           bool   // Includes may have `~`
+	user           bool   // Includes may use `~`
 }
 
 func newFiles(o ResolverOptions, who identity) *files {
@@ -54,7 +54,7 @@ func newFiles(o ResolverOptions, who identity) *files {
 	return f
 }
 
-// stamp changes with the files, which it then reads again.
+// stamp changes with the files. It rereads them then.
 func (f *files) stamp() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,13 +72,13 @@ func (f *files) load() {
 	}
 }
 
-// The maximum depth of Includes is that of OpenSSH.
+// OpenSSH's maximum depth of Includes.
 const (
 	maxDepth = 16
 	maxSize  = 4 << 20
 )
 
-// read returns no line of a file that ssh would ignore.
+// read returns the lines of a file, except those that ssh ignores.
 func (f *files) read(path string, r root, depth int, within [][]string) []line {
 	f.watched = append(f.watched, path)
 	info, err := os.Stat(path)
@@ -132,7 +132,7 @@ func (f *files) include(patterns []string, r root, depth int, within [][]string)
 		f.watched = append(f.watched, filepath.Dir(pattern))
 		for _, name := range slices.Sorted(slices.Values(names)) {
 			if strings.HasPrefix(filepath.Base(name), ".") && !strings.HasPrefix(filepath.Base(pattern), ".") {
-				continue // the C library's glob leaves these out
+				continue // like glob(3)
 			}
 			included = append(included, f.read(name, r, depth+1, within)...)
 		}
@@ -141,18 +141,18 @@ func (f *files) include(patterns []string, r root, depth int, within [][]string)
 }
 
 type line struct {
-	place   Error // its file and number
+	place   Error // file and number
 	keyword string
 	words   []string
-	// hosts are lists of patterns, each of which must match: those of its Host line, and of the lines above the
-	// Includes that lead to its file.
+	// hosts are lists of patterns that must each match: those of its Host line, and those above the Includes that lead
+	// to its file.
 	hosts [][]string
 }
 
-// included replaces Include: the library would look for the files itself, and in other places than ssh.
+// included replaces Include: the library would open the files itself, and look in other places than ssh.
 const included = "included"
 
-// parse has the library read a file, without the lines that it reads in another way than ssh, which are refused.
+// parse lets the library read a file. It refuses lines that the library reads differently from ssh.
 func (f *files) parse(path, content string, r root, depth int, within [][]string) (parsed []line) {
 	var text strings.Builder
 	number := 0
@@ -214,7 +214,7 @@ func (f *files) lines(kv *ssh_config.KV, path string, r root, depth int, hosts [
 	return []line{l}
 }
 
-// cut splits a line into its keyword, in lower case, and its value; both are empty without content.
+// cut splits a line into its keyword, in lower case, and its value; both are empty for blank lines and comments.
 func cut(line string) (keyword, value string) {
 	line = strings.Trim(line, " \t\r\n\f")
 	if strings.HasPrefix(line, "#") {
@@ -227,16 +227,16 @@ func cut(line string) (keyword, value string) {
 	keyword, value = strings.ToLower(line[:end]), strings.TrimLeft(line[end:], " \t")
 	value = strings.TrimLeft(strings.TrimPrefix(value, "="), " \t")
 	if keyword == "host" {
-		value = strings.ReplaceAll(value, "\t", " ") // the library splits at spaces only
+		value = strings.ReplaceAll(value, "\t", " ") // the library only splits at spaces
 	}
 	return cmp.Or(aliases[keyword], keyword), value
 }
 
-// withoutSSH ends the error of a line that only ssh reads.
+// withoutSSH ends the error for a line that only ssh can read.
 const withoutSSH = " cannot be honoured without ssh: install the OpenSSH client"
 
-// leftToSSH says what in a line is left to ssh: what the library or another OpenSSH reads in another way, and unknown
-// keywords; empty for nothing.
+// leftToSSH names what a line leaves to ssh, or "": unknown keywords, and values that the library or another OpenSSH
+// reads differently.
 func leftToSSH(keyword, value string) string {
 	h, ok := honoured()[keyword]
 	bare, _, comment := strings.Cut(value, "#")

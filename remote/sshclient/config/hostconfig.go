@@ -13,55 +13,55 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// HostConfig is what ssh_config sets for a host and genv uses. File names are absolute, tokens are expanded.
+// HostConfig has the ssh_config settings that genv uses for a host. Paths are absolute, and tokens expanded.
 type HostConfig struct {
-	HostName string // to connect to: a name or an address
+	HostName string // name or address to connect to
 	User     string
 	Port     int
 
 	ProxyJump    []string // [user@]host[:port] or ssh://…, first hop first
-	ProxyCommand string   // for /bin/sh -c; empty for none
+	ProxyCommand string   // for /bin/sh -c; empty: none
 
 	IdentityFiles    []string
 	CertificateFiles []string
 	IdentitiesOnly   bool
-	BatchMode        bool   // genv asks for no passphrase
-	IdentityAgent    string // a socket's path; empty for no agent
+	BatchMode        bool   // never ask for passphrases
+	IdentityAgent    string // path of the socket; empty: no agent
 
 	UserKnownHosts   []string
 	GlobalKnownHosts []string
 	HostKeyAlias     string
-	AcceptNew        bool // StrictHostKeyChecking accept-new; otherwise unknown keys are refused
+	AcceptNew        bool // StrictHostKeyChecking accept-new; else unknown keys are refused
 	HashKnownHosts   bool
 	CheckHostIP      bool
-	// KnownHostsCommand is a program and its arguments, for no shell. In these, NUL and H stand for the host's name.
+	// KnownHostsCommand is a program and its arguments, without a shell. NUL H stands for the host's name.
 	KnownHostsCommand []string
 
-	// Algorithms that the SSH library has, by preference; no list is empty. PubkeyAcceptedAlgorithms are for keys of
-	// the user, CASignatureAlgorithms for authorities of host certificates.
+	// Algorithms that the SSH library has, by preference, never empty. PubkeyAcceptedAlgorithms are for the user's
+	// keys, CASignatureAlgorithms for authorities of host certificates.
 	KexAlgorithms, Ciphers, MACs                                       []string
 	HostKeyAlgorithms, PubkeyAcceptedAlgorithms, CASignatureAlgorithms []string
-	FixedHostKeyOrder                                                  bool // known key types don't go first
-	RequiredRSASize                                                    int  // in bits, of host and user keys
+	FixedHostKeyOrder                                                  bool // known key types don't come first
+	RequiredRSASize                                                    int  // bits, for host and user keys
 
 	ConnectTimeout      time.Duration // 0: not set
 	ServerAliveInterval time.Duration // 0: not set
 	ServerAliveCountMax int
 	AddressFamily       string // any, inet or inet6
-	// BindAddress is an address or a name of this machine to connect from, or else BindInterface has the address; empty
-	// leaves it to the kernel.
+	// BindAddress is a local address or name to connect from; otherwise BindInterface has the address. If both are
+	// empty, the kernel decides.
 	BindAddress, BindInterface string
 }
 
-// Lookup is a host as the administrator names it, with settings that override ssh_config.
+// Lookup is a host as named by the administrator, with settings that override ssh_config.
 type Lookup struct {
 	Host     string // matched against Host patterns
-	HostName string // empty: left to ssh_config
-	User     string // empty: likewise
-	Port     int    // 0: likewise
+	HostName string // empty: from ssh_config
+	User     string // empty: from ssh_config
+	Port     int    // 0: from ssh_config
 }
 
-// target is where to connect, for a HostName that may be empty.
+// target is where to connect; hostName may be empty.
 func (q Lookup) target(hostName string) string {
 	return strings.NewReplacer("%%", "%", "%h", q.Host).Replace(cmp.Or(hostName, q.Host))
 }
@@ -87,17 +87,17 @@ func ParseHop(item string) (Lookup, error) {
 	return q, Valid(q)
 }
 
-const minRSASize = 1024 // bits; OpenSSH refuses smaller keys (SSH_RSA_MINIMUM_MODULUS_SIZE)
+const minRSASize = 1024 // OpenSSH's minimum in bits (SSH_RSA_MINIMUM_MODULUS_SIZE)
 
-const commandTokens = "CdHhikLlnpru" // of KnownHostsCommand, without those that only the handshake knows
+const commandTokens = "CdHhikLlnpru" // of KnownHostsCommand, except those known only during the handshake
 
-// leftOut are keywords that only ssh(1) honours: KnownHostsCommand with quotes or other tokens, ProxyUseFdpass with a
-// ProxyCommand.
+// leftOut are keywords that only ssh(1) supports: KnownHostsCommand only with quotes or other tokens, ProxyUseFdpass
+// only with a ProxyCommand.
 var leftOut = []string{"knownhostscommand", "proxyusefdpass", "revokedhostkeys"}
 
-// restrictions sets the limits on algorithms and keys. One that allows no login of ours is an error.
+// restrictions sets the limits on algorithms and keys. If they rule out our login, it fails.
 func (r raw) restrictions(s *HostConfig) error {
-	err := r.algorithms(s) // first: the host's key is of interest without a login, too
+	err := r.algorithms(s) // first, as the host's key matters even without a login
 	if value := r.first("pubkeyauthentication"); oneOf("no", "false")(value) {
 		return &Error{keyword: "pubkeyauthentication", Problem: "PubkeyAuthentication " + value +
 			" cannot be honoured here: genv logs in with a key; set it to yes for this host, or leave the host out"}
@@ -126,7 +126,7 @@ func (r raw) restrictions(s *HostConfig) error {
 	return err
 }
 
-// CheckSize returns an error for an RSA key or certificate that is smaller than RequiredRSASize.
+// CheckSize refuses RSA keys and certificates smaller than RequiredRSASize.
 func (s HostConfig) CheckSize(key ssh.PublicKey) error {
 	if cert, ok := key.(*ssh.Certificate); ok {
 		key = cert.Key
@@ -140,8 +140,8 @@ func (s HostConfig) CheckSize(key ssh.PublicKey) error {
 	return nil
 }
 
-// SignatureAlgorithms are those of PubkeyAcceptedAlgorithms (nil: ssh's default) that a user's key or certificate can
-// sign with; none if it must not be used.
+// SignatureAlgorithms returns the algorithms of PubkeyAcceptedAlgorithms (nil: ssh's default) that a user's key or
+// certificate can sign with. Without any, the key must not be used.
 func (s HostConfig) SignatureAlgorithms(key ssh.PublicKey) []string {
 	able := []string{key.Type()}
 	switch key.Type() {
@@ -157,8 +157,8 @@ func (s HostConfig) SignatureAlgorithms(key ssh.PublicKey) []string {
 	return slices.DeleteFunc(slices.Clone(accepted), func(name string) bool { return !slices.Contains(able, name) })
 }
 
-// AcceptsAuthority reports whether CASignatureAlgorithms allow a host certificate's signature. Otherwise OpenSSH takes
-// it as the plain key in it.
+// AcceptsAuthority says whether CASignatureAlgorithms allow a host certificate's signature. Otherwise OpenSSH treats it
+// as the plain key in it.
 func (s HostConfig) AcceptsAuthority(cert *ssh.Certificate) bool {
 	return cert.Signature != nil && slices.Contains(s.CASignatureAlgorithms, cert.Signature.Format)
 }

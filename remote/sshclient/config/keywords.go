@@ -16,13 +16,13 @@ import (
 type arity int
 
 const (
-	one  arity = iota // one word, the first line wins
-	many              // one or more words, the first line wins
-	each              // one word, every line counts
-	rest              // all that follows, the first line wins
+	one  arity = iota // one word; the first line wins
+	many              // one or more words; the first line wins
+	each              // one word; every line counts
+	rest              // all that follows; the first line wins
 )
 
-// honoured are the keywords of HostConfig, with the values that ssh accepts. Other values are left to ssh, or refused.
+// honoured are the keywords of HostConfig, and the values that ssh accepts. Other values are left to ssh, or refused.
 var honoured = sync.OnceValue(func() map[string]keyword {
 	all := map[string]keyword{
 		"hostname":                 {one, onlyTokens("h")},
@@ -67,11 +67,11 @@ type keyword struct {
 	valid func(string) bool
 }
 
-// aliases are earlier names that ssh still accepts: PubkeyAcceptedKeyTypes before 8.5, RSAMinSize in Red Hat's 8.7.
+// aliases are old names that ssh still accepts: PubkeyAcceptedKeyTypes before 8.5, RSAMinSize in Red Hat's 8.7.
 var aliases = map[string]string{"pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms", "rsaminsize": "requiredrsasize"}
 
-// ignored are keywords of ssh_config(5) that change nothing for genv, or are only read when they are needed (see
-// ControlPath). Unlisted ones are left to ssh.
+// ignored are keywords of ssh_config(5) that don't matter to genv, or are only read on demand (see ControlPath).
+// Unlisted ones are left to ssh.
 var ignored = lazily(`addkeystoagent canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
 canonicalizepermittedcnames challengeresponseauthentication channeltimeout clearallforwardings compression
 connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline enablesshkeysign
@@ -104,7 +104,7 @@ func onlyTokens(tokens string) func(string) bool {
 	return func(value string) bool { return tokensAmong(tokens, value) && !strings.Contains(value, "${") }
 }
 
-// isAgent accepts what ssh accepts for a socket, also in blocks for other hosts: a $NAME may be unset, a ${NAME} not.
+// isAgent accepts what ssh accepts as a socket, even for other hosts: a $NAME may be unset, a ${NAME} may not.
 func isAgent(value string) bool {
 	if name, isVariable := strings.CutPrefix(value, "$"); isVariable && !strings.HasPrefix(name, "{") {
 		return variableName().MatchString(name)
@@ -132,15 +132,15 @@ func tokensAmong(tokens, value string) bool {
 	}
 }
 
-// algorithmList is a keyword that lists algorithms, by their names in OpenSSH 10 (myproposal.h).
+// algorithmList is a keyword for algorithms, by their names in OpenSSH 10 (myproposal.h).
 type algorithmList struct {
-	name     string   // as ssh_config(5) writes the keyword
-	defaults []string // the list without the keyword
-	here     []string // what the library has
+	name     string   // as written in ssh_config(5)
+	defaults []string // without the keyword
+	here     []string // in the library
 	field    func(*HostConfig) *[]string
 }
 
-// The lists are made when they are first needed: most commands connect to no host.
+// The lists are made on first use, as most commands don't connect to hosts.
 var (
 	defaultSignatures = lazily(`ssh-ed25519 ecdsa-sha2-nistp256 ecdsa-sha2-nistp384 ecdsa-sha2-nistp521
 sk-ssh-ed25519@openssh.com sk-ecdsa-sha2-nistp256@openssh.com webauthn-sk-ecdsa-sha2-nistp256@openssh.com
@@ -162,7 +162,7 @@ hmac-sha2-512-etm@openssh.com hmac-sha1-etm@openssh.com umac-64@openssh.com umac
 hmac-sha2-512 hmac-sha1`)
 )
 
-// lazily splits words when they are first needed.
+// lazily splits words on first use.
 func lazily(words string) func() []string {
 	return sync.OnceValue(func() []string { return strings.Fields(words) })
 }
@@ -192,10 +192,10 @@ var algorithmLists = sync.OnceValue(func() []algorithmList {
 func (l algorithmList) keyword() string { return strings.ToLower(l.name) }
 func isRC4(name string) bool            { return strings.HasPrefix(name, "arcfour") }
 
-// isObsolete says that newer versions of ssh don't accept the name.
+// isObsolete: newer versions of ssh don't accept the name.
 func isObsolete(name string) bool { return strings.HasPrefix(name, "ssh-dss") }
 
-// implemented is what the library has, without RC4. ssh_config has to switch insecure ones on.
+// implemented returns what the library has, except RC4. The insecure ones need ssh_config to enable them.
 func implemented() ssh.Algorithms {
 	all, insecure := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
 	return ssh.Algorithms{
@@ -217,8 +217,8 @@ func withCertificates(names []string) []string {
 	return all
 }
 
-// isValid reports whether a value lists only names that ssh and genv know, after `+`, `-`, `^` or nothing. After `-`,
-// patterns are allowed.
+// isValid says whether a value has only names known to ssh and genv, after an optional `+`, `-` or `^`. `-` also allows
+// patterns.
 func (l algorithmList) isValid(value string) bool {
 	kind, items := operator(value)
 	known := slices.DeleteFunc(slices.Concat(l.defaults, l.here), isObsolete)
@@ -230,7 +230,7 @@ func (l algorithmList) isValid(value string) bool {
 	return true
 }
 
-// operator splits off `+`, `-` or `^` in front of a list; 0 is none.
+// operator splits off a leading `+`, `-` or `^`; 0: none.
 func operator(value string) (byte, string) {
 	if value != "" && strings.ContainsRune("+-^", rune(value[0])) {
 		return value[0], value[1:]
@@ -238,7 +238,7 @@ func operator(value string) (byte, string) {
 	return 0, value
 }
 
-// expand returns the names of a valid value, in ssh's order.
+// expand returns the names of a valid value in ssh's order.
 func (l algorithmList) expand(value string) (names []string) {
 	kind, items := operator(value)
 	listed := strings.Split(items, ",")
@@ -258,8 +258,8 @@ func (l algorithmList) expand(value string) (names []string) {
 	return names
 }
 
-// fixedHostKeyOrder reports whether a value of HostKeyAlgorithms decides on the order of types. `ssh -G` prints names
-// only: the defaults that `+` and `-` leave, in their order, and then those that `+` adds.
+// fixedHostKeyOrder says whether a value of HostKeyAlgorithms sets the order of types. `ssh -G` prints just names: the
+// defaults left by `+` and `-`, in their order, then those added by `+`.
 func fixedHostKeyOrder(value string, asWritten bool) bool {
 	kind, items := operator(value)
 	if value == "" || kind == '+' || kind == '-' {
@@ -279,7 +279,7 @@ func fixedHostKeyOrder(value string, asWritten bool) bool {
 	return false
 }
 
-// algorithms sets the lists that are implemented here. An empty one is an error, since the library would take its own.
+// algorithms sets the lists to what the library has. An empty list is an error, as the library would use its own.
 func (r raw) algorithms(s *HostConfig) error {
 	for _, l := range algorithmLists() {
 		names := l.defaults
@@ -298,10 +298,10 @@ func (r raw) algorithms(s *HostConfig) error {
 	return nil
 }
 
-// listsOfAlgorithms has each list once: most of the hosts have the same.
+// listsOfAlgorithms shares equal lists, as most hosts have the same.
 var listsOfAlgorithms sync.Map
 
-// Implements says whether the library has an algorithm of a keyword of ssh_config(5).
+// Implements says whether the library has an algorithm of this keyword of ssh_config(5).
 func Implements(keyword, name string) bool {
 	return slices.ContainsFunc(algorithmLists(),
 		func(l algorithmList) bool { return l.name == keyword && slices.Contains(l.here, name) })

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// raw are values by lower-case keyword, as `ssh -G` prints them: several for keywords that may be repeated.
+// raw has values by lower-case keyword, as `ssh -G` prints them: several for repeatable keywords.
 type raw map[string][]string
 
 func (r raw) first(key string) string {
@@ -30,11 +30,11 @@ func (r raw) first(key string) string {
 
 // Error is a configuration that genv can't use.
 type Error struct {
-	File    string // empty if no file is the cause
-	Line    int    // from 1; 0 for the whole file
+	File    string // empty if no file is to blame
+	Line    int    // from 1; 0: the whole file
 	Problem string
 
-	keyword string // of the value that is the cause, if the place is not known yet
+	keyword string // of the offending value, if the place isn't known yet
 }
 
 func (e *Error) Error() string {
@@ -47,7 +47,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Problem)
 }
 
-// NeedsOpenSSH reports whether ssh(1) can honour the configuration.
+// NeedsOpenSSH says whether ssh(1) supports the configuration.
 func (e *Error) NeedsOpenSSH() bool {
 	return e.keyword == "pubkeyauthentication" || e.keyword == "preferredauthentications" ||
 		slices.Contains(leftOut, e.keyword) ||
@@ -86,7 +86,7 @@ func (r raw) settings(q Lookup, who identity) (HostConfig, error) {
 
 var variable = text.Pattern(`\$\{([^}]*)\}`)
 
-// environmentSet refuses an unset ${NAME}, as ssh does.
+// environmentSet refuses an unset ${NAME}, like ssh.
 func (r raw) environmentSet() error {
 	for _, keyword := range []string{
 		"identityfile", "certificatefile", "identityagent", "userknownhostsfile",
@@ -173,15 +173,15 @@ func unlessNone(value string) string {
 	return value
 }
 
-// identity is the user of genv, for tokens, `~` and ${ENV}.
+// identity is the user for tokens, `~` and ${ENV}.
 type identity struct {
-	user      string // empty if the system has no account for uid
+	user      string // empty if the uid has no account
 	uid, home string
 }
 
 const noHome = "/nonexistent" // has no files
 
-// whoAmI finds the account of the real uid: $USER and $HOME may be another user's (`sudo -E`, `su`).
+// whoAmI finds the account of the real uid, as $USER and $HOME may be another user's (`sudo -E`, `su`).
 func whoAmI(o ResolverOptions) identity {
 	who := identity{uid: fmt.Sprint(os.Getuid())}
 	if account, err := (nss.Passwd{}).Own(context.Background()); err == nil {
@@ -198,7 +198,7 @@ func whoAmI(o ResolverOptions) identity {
 	return who
 }
 
-// ownFolder is the folder if it belongs to this user, as $HOME must without an account, in containers.
+// ownFolder returns the folder if it is this user's, as $HOME must be without an account, in containers.
 func ownFolder(folder string) string {
 	info, err := os.Stat(folder)
 	if err != nil || !filepath.IsAbs(folder) {
@@ -210,7 +210,7 @@ func ownFolder(folder string) string {
 	return folder
 }
 
-// path expands `~` and `~name` as OpenSSH does.
+// path expands `~` and `~name` like OpenSSH.
 func (w identity) path(name string) string {
 	name = environment(name)
 	if !strings.HasPrefix(name, "~") {
@@ -228,10 +228,10 @@ func (w identity) path(name string) string {
 	return strings.TrimSuffix(home+"/"+rest, "/")
 }
 
-// tokens replaces those of ssh_config(5) for file names and ProxyCommand, and more, pairs with values. Unknown ones
-// stay, since `ssh -G` has expanded some already.
+// tokens replaces the tokens of ssh_config(5) for file names and ProxyCommand, and more: pairs of token and value.
+// Unknown ones stay, as `ssh -G` has already expanded some.
 func (w identity) tokens(q Lookup, s HostConfig, more ...string) *strings.Replacer {
-	long, _ := os.Hostname() // empty when the kernel has none, as in OpenSSH
+	long, _ := os.Hostname() // may be empty, as in OpenSSH
 	short, _, _ := strings.Cut(long, ".")
 	port := strconv.Itoa(s.Port)
 	sum := sha1.Sum([]byte(long + s.HostName + port + s.User)) //nolint:gosec // see above
@@ -242,7 +242,7 @@ func (w identity) tokens(q Lookup, s HostConfig, more ...string) *strings.Replac
 	)...)
 }
 
-// environment replaces ${NAME}, the only form of OpenSSH. environmentSet has refused unset ones.
+// environment replaces ${NAME}, OpenSSH's only form. environmentSet has refused unset ones.
 func environment(text string) string {
 	for {
 		before, rest, found := strings.Cut(text, "${")
@@ -255,11 +255,11 @@ func environment(text string) string {
 }
 
 // knownHostsCommand splits and expands KnownHostsCommand. A NUL byte, which no value contains, replaces the percent
-// sign of what only the handshake knows.
+// sign of tokens known only during the handshake.
 func (w identity) knownHostsCommand(text string, q Lookup, s HostConfig) []string {
 	command := strings.Fields(unlessNone(text))
 	tokens := w.tokens(q, s, "%H", "\x00H")
-	for i := 1; i < len(command); i++ { // the program's name is taken as it is
+	for i := 1; i < len(command); i++ { // not the program's name
 		command[i] = environment(tokens.Replace(command[i]))
 	}
 	return command

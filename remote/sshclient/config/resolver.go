@@ -1,15 +1,15 @@
 // Package config reads the OpenSSH configuration of a host: the fields of ssh_config that genv uses, with Include,
 // tokens, `~` and ${ENV}.
 //
-// Plain files are read by kevinburke/ssh_config: a process per host costs milliseconds of CPU time. Files with a line
-// that it reads in another way than ssh, or not at all (Match), are left to `ssh -G`. Without ssh, such a line is an
-// *Error with file and line, never silently a default.
+// kevinburke/ssh_config reads plain files, as a process per host costs milliseconds of CPU time. Files with a line that
+// it reads differently from ssh, or can't read (Match), are left to `ssh -G`. Without ssh, such a line is an *Error
+// with file and line, never silently a default.
 //
 //	resolver := config.New(config.ResolverOptions{})
 //	hostConfig, err := resolver.Resolve(ctx, config.Lookup{Host: "gpu-07"})
 //
-// It opens no connection, checks no key, and ignores options of forwardings, environment and terminals. Algorithm lists
-// are those of ssh_config or OpenSSH's defaults, as far as the SSH library has them.
+// It opens no connection, checks no key, and ignores forwarding, environment and terminals. Algorithm lists are those
+// of ssh_config or OpenSSH's defaults, as far as the SSH library has them.
 package config
 
 import (
@@ -30,21 +30,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ResolverOptions say which files and program to use; the zero value is what ssh(1) does by default.
+// ResolverOptions select files and program. The zero value is like ssh(1).
 type ResolverOptions struct {
-	File string // as ssh -F, instead of the user's and the system's; "none" for no file
-	SSH  string // the program; empty for the ssh in PATH, "none" for none
-	// User, Home and SystemFile replace the user's name and home folder and /etc/ssh/ssh_config in tests without ssh.
+	File string // as ssh -F: replaces the user's and the system's; "none" for none
+	SSH  string // the program; empty: ssh in PATH; "none": none
+	// User, Home and SystemFile replace the user's name and home and /etc/ssh/ssh_config, for tests without ssh.
 	User, Home, SystemFile string
-	Timeout                time.Duration // of a run of ssh, without the wait for its turn; 0 is 10 s
+	Timeout                time.Duration // of an ssh run, without queueing; 0: 10 s
 }
 
-// Resolver answers queries, and keeps the answers until a file changes. It is safe for concurrent use.
+// Resolver resolves hosts, and caches the results until a file changes. It is safe for concurrent use.
 type Resolver struct {
 	options ResolverOptions
 	who     identity
 	ssh     string        // empty: not installed
-	running chan struct{} // bounds the processes
+	running chan struct{} // limits processes
 	files   *files
 
 	mu      sync.Mutex
@@ -54,10 +54,10 @@ type Resolver struct {
 type cached struct {
 	settings HostConfig
 	err      error
-	stamp    string // of the files it came from
+	stamp    string // of its files
 }
 
-// New finds ssh and the user; it reads no configuration yet.
+// New finds ssh and the user, and reads no configuration yet.
 func New(o ResolverOptions) *Resolver {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	r := &Resolver{options: o, running: make(chan struct{}, max(2, runtime.NumCPU())), answers: map[Lookup]cached{}}
@@ -73,7 +73,7 @@ func New(o ResolverOptions) *Resolver {
 	return r
 }
 
-// Resolve returns what OpenSSH would use for the host. Its error is an *Error, or the context's cause.
+// Resolve returns what OpenSSH would use for the host. The error is an *Error or the context's cause.
 func (r *Resolver) Resolve(ctx context.Context, q Lookup) (HostConfig, error) {
 	if err := Valid(q); err != nil {
 		return HostConfig{}, err
@@ -109,8 +109,8 @@ func (r *Resolver) resolve(ctx context.Context, q Lookup) (HostConfig, error) {
 	return s, validTarget(s, r.who)
 }
 
-// read uses the local reader if it understands every line, else ssh, if there is one. The lines are those that the
-// local reader selected.
+// read uses the local reader if it understands every line, else ssh if available. lines are those that the local reader
+// selected.
 func (r *Resolver) read(ctx context.Context, q Lookup) (raw, []line, error) {
 	values, lines, err := r.files.evaluate(q)
 	if err == nil || r.ssh == "" {
@@ -133,13 +133,13 @@ func located(err error, lines []line) error {
 	return err
 }
 
-// hostName matches names and addresses without anything that a shell or ssh's command line interprets.
+// hostName matches names and addresses without characters that a shell or ssh's command line interprets.
 var hostName = text.Pattern(`^[\pL\pN_.:\[\]][\pL\pN_.:%\[\]-]*$`)
 
-// userName excludes what a shell interprets: a ProxyCommand may have it.
+// userName excludes what a shell interprets, as it may be part of a ProxyCommand.
 var userName = text.Pattern(`^[\pL\pN_.@+\\][\pL\pN_.@+\\ -]*\$?$`)
 
-// Valid refuses names that could be taken for an option, or interpreted by a shell.
+// Valid refuses names that could be taken for an option or interpreted by a shell.
 func Valid(q Lookup) error {
 	for _, name := range []string{q.Host, q.HostName} {
 		if name != "" && !hostName().MatchString(name) {
@@ -153,7 +153,7 @@ func Valid(q Lookup) error {
 		if err := text.CheckUsername(q.User); err != nil {
 			return &Error{Problem: err.Error()}
 		}
-		if strings.ContainsAny(q.User, "'`\";&<>|(){}") { // as ssh
+		if strings.ContainsAny(q.User, "'`\";&<>|(){}") { // like ssh
 			return &Error{Problem: fmt.Sprintf("the user name %q has a character that ssh refuses", q.User)}
 		}
 	}
@@ -181,15 +181,14 @@ func validTarget(s HostConfig, who identity) error {
 	return nil
 }
 
-// evaluate reads the configuration for a host, and returns its lines, or the *Error of the first line anywhere that
-// can't be honoured.
+// evaluate returns a host's configuration and its lines, or the *Error of the first unsupported line anywhere.
 func (f *files) evaluate(q Lookup) (raw, []line, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refused != nil {
 		return nil, nil, f.refused
 	}
-	var lines []line // the first one of a keyword wins, except where each counts
+	var lines []line // the first line of a keyword wins, unless each counts
 	set := func(keyword, value string) {
 		if value != "" {
 			lines = append(lines, line{keyword: keyword, words: []string{value}})
@@ -233,8 +232,8 @@ func (l *line) counts(before []line) bool {
 	return true
 }
 
-// MatchesAny says whether a pattern of ssh_config or known_hosts matches and no negated one does. `*` is any text, and
-// `?` any one byte, as in OpenSSH.
+// MatchesAny says whether a pattern of ssh_config or known_hosts matches and no negated one does. `*` is any text and
+// `?` any byte, as in OpenSSH.
 func MatchesAny(patterns []string, name string) bool {
 	found := false
 	for _, pattern := range patterns {
@@ -250,7 +249,7 @@ func MatchesAny(patterns []string, name string) bool {
 	return found
 }
 
-// usualSpelling is that by which ssh looks an address up in known_hosts: ::1 for 0:0:0:0:0:0:0:1.
+// usualSpelling is how ssh looks up an address in known_hosts: ::1 for 0:0:0:0:0:0:0:1.
 func usualSpelling(name string) string {
 	if a, err := netip.ParseAddr(name); err == nil {
 		return a.String()
@@ -260,7 +259,7 @@ func usualSpelling(name string) string {
 
 var unusual = text.Pattern(`(?i)^(0x[\da-f]*|\d+)(\.(0x[\da-f]*|\d+))*$`)
 
-// isUnusual reports whether only ssh knows which address is meant: 127.1, 0x7f000001, or a zone by its number.
+// isUnusual says whether only ssh knows which address is meant: 127.1, 0x7f000001, or a numeric zone.
 func isUnusual(name string) bool {
 	if a, err := netip.ParseAddr(name); err == nil {
 		return a.Zone() != "" && strings.Trim(a.Zone(), "0123456789") == ""
@@ -268,7 +267,7 @@ func isUnusual(name string) bool {
 	return unusual().MatchString(name)
 }
 
-// askOpenSSH runs `ssh -G`, which prints what ssh would do. Only so many run at a time.
+// askOpenSSH runs `ssh -G`, which prints what ssh would do. r.running limits the processes.
 func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 	select {
 	case r.running <- struct{}{}:
@@ -281,14 +280,14 @@ func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 	var out, problems bytes.Buffer
 	ssh := exec.CommandContext(ctx, r.ssh, append([]string{"-G"}, r.Destination(q)...)...)
 	ssh.Stdout, ssh.Stderr = &out, &problems
-	ssh.WaitDelay = time.Second // a child of `Match exec` may have its stderr
+	ssh.WaitDelay = time.Second // a child of `Match exec` may hold its stderr
 	if err := ssh.Run(); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		return nil, sshProblem(problems.String(), err)
 	}
-	// ssh doesn't print a list that it would refuse, and exits with 0.
+	// For a list that it would refuse, ssh prints nothing and exits with 0.
 	for complaint := range strings.Lines(problems.String()) {
 		if strings.HasPrefix(complaint, "fill_default_options: ") {
 			return nil, &Error{Problem: "ssh -G: " + strings.TrimSpace(complaint)}
@@ -297,8 +296,8 @@ func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 	return parseOpenSSH(out.String()), nil
 }
 
-// ControlPath is the socket of a host's ssh master; empty for none, as with `ControlMaster yes` or `ask`, where ssh is
-// the master itself. Only ssh knows it: its versions have different hashes in the name (%C).
+// ControlPath is the socket of a host's ssh master; empty if none, as with `ControlMaster yes` or `ask`, where ssh
+// itself is the master. Only ssh knows it, as versions use different hashes in the name (%C).
 func (r *Resolver) ControlPath(ctx context.Context, q Lookup) (string, error) {
 	if err := Valid(q); err != nil || r.ssh == "" {
 		return "", err
@@ -314,10 +313,10 @@ func (r *Resolver) ControlPath(ctx context.Context, q Lookup) (string, error) {
 	return unlessNone(values.first("controlpath")), nil
 }
 
-// Program is the path of ssh(1); empty if it is not installed.
+// Program is the path of ssh(1); empty if not installed.
 func (r *Resolver) Program() string { return r.ssh }
 
-// Destination is the arguments of ssh(1) for a host.
+// Destination returns the arguments of ssh(1) for a host.
 func (r *Resolver) Destination(q Lookup) []string {
 	var arguments []string
 	if r.options.File != "" {
@@ -348,12 +347,12 @@ func sshProblem(text string, cause error) error {
 	return &Error{Problem: "ssh -G: " + strings.TrimSpace(text)}
 }
 
-// parseOpenSSH reads `keyword value` lines. Values with tokens that ssh has replaced get %% for percent signs.
+// parseOpenSSH reads `keyword value` lines. In values whose tokens ssh has replaced, percent signs become %%.
 func parseOpenSSH(text string) raw {
 	values := raw{}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimRight(line, "\n"), " ")
-		key, value = cmp.Or(aliases[key], key), strings.Clone(value) // not all that ssh printed is kept
+		key, value = cmp.Or(aliases[key], key), strings.Clone(value) // frees the rest of the output
 		if key == "userknownhostsfile" || key == "identityagent" {
 			value = strings.ReplaceAll(value, "%", "%%")
 		}
@@ -365,12 +364,12 @@ func parseOpenSSH(text string) raw {
 		}
 	}
 	if yes(values.first("batchmode")) && values.first("serveraliveinterval") == "300" {
-		delete(values, "serveraliveinterval") // Debian's default with BatchMode, too long to find a dead host
+		delete(values, "serveraliveinterval") // Debian's default with BatchMode is too long to detect a dead host
 	}
 	return values
 }
 
-// paths splits a list of paths, which ssh doesn't quote: a word that begins no path continues one with a space.
+// paths splits a list of paths, which ssh doesn't quote: a word that can't start a path continues one with a space.
 func paths(text string) (all []string) {
 	for word := range strings.SplitSeq(text, " ") {
 		if len(all) > 0 && !strings.ContainsAny(word[:min(1, len(word))], "/~%$") {

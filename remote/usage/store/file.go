@@ -19,18 +19,17 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage"
 )
 
-// FileName is the name of the database in the folder of a controller.
+// FileName is the database's name in a controller's folder.
 const FileName = "usage.db"
 
 const (
-	fileVersion = 5 // of the schema. A database of a higher one is left alone.
+	fileVersion = 5 // of the schema. Higher versions are left alone.
 	pageSize    = 4096
 )
 
 type file struct{}
 
-// openFile has transactions of a writer begin immediate: one that begins deferred fails, without waiting, if another
-// process wrote meanwhile.
+// openFile makes writers' transactions begin immediate: deferred ones fail at once if another process wrote meanwhile.
 func (s *Store) openFile(path string) error {
 	query := url.Values{"_txlock": {"immediate"}, "_pragma": {
 		"busy_timeout(10000)", "temp_store(memory)", "cache_size(-16000)", "journal_mode(wal)", "synchronous(full)",
@@ -52,7 +51,7 @@ func (s *Store) openFile(path string) error {
 	return err
 }
 
-// checkFile makes a file that is to be written: SQLite's other files get its mode.
+// checkFile creates a file for a writer, as SQLite's other files copy its mode.
 func (s *Store) checkFile(path string) error {
 	if s.writes {
 		created, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -68,7 +67,7 @@ func (s *Store) checkFile(path string) error {
 	return err
 }
 
-// prepare also removes the tables of earlier versions, which nothing reads.
+// prepare also removes unused tables of earlier versions.
 func (file) prepare(t *tx) {
 	found, _ := t.number("PRAGMA user_version")
 	if found > fileVersion {
@@ -115,7 +114,7 @@ func (file) saveFacts(t *tx) {
 	}
 }
 
-// removeNames writes the used names over the pages with all of them: SQLite leaves copies in divided pages.
+// removeNames rewrites the pages with only used names, as SQLite leaves copies in split pages.
 func (file) removeNames(ctx context.Context, s *Store) error {
 	if _, err := s.db.ExecContext(ctx, "PRAGMA secure_delete = 1"); err != nil {
 		return s.translated(err)
@@ -144,14 +143,14 @@ func (file) translated(err error) error {
 	return err
 }
 
-// SetDamagedApart gives a file that is damaged another name, so that a new one begins.
+// SetDamagedApart renames a damaged file, so that a new one is created.
 func SetDamagedApart(path string, why error, now time.Time, log zerolog.Logger) error {
 	damaged := path + ".damaged-" + now.Format("20060102-150405")
 	if err := os.Rename(path, damaged); err != nil {
 		return errors.Join(why, err)
 	}
 	for _, with := range []string{"-wal", "-shm"} {
-		_ = os.Rename(path+with, damaged+with) // there may be none
+		_ = os.Rename(path+with, damaged+with) // they may not exist
 	}
 	log.Error().Err(why).Msgf("the database can't be read: it was moved to %s, and a new one begins", damaged)
 	return nil

@@ -9,17 +9,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// HoursName is the name of the file with the GPU hours of caps. It isn't that of usage, which may be full, or off.
+// HoursName is the file with the GPU hours of caps. Usage has another one, which may be full or off.
 const HoursName = "hours.db"
 
-// keepPeriods is how long ago a period may have begun: a month and the one before are kept.
+// keepPeriods limits the age of periods: the present and the previous month are kept.
 const keepPeriods = 63 * 24 * time.Hour
 
-// hoursSchema is added when there are hours to save. The version stays: earlier versions go on with the database.
+// hoursSchema is added when first needed. The version stays, so that earlier versions can still use the database.
 const hoursSchema = "CREATE TABLE cap_hours ({fleet integer,}cap text, period bigint, person text, seconds bigint NOT " +
 	"NULL, PRIMARY KEY ({fleet,}cap, period, person))"
 
-// Hours are what caps of GPU hours counted, by their IDs, each in its last period, and until when; 0 if it is unknown.
+// Hours returns the counts of GPU-hour caps by ID, each for its last period, and the time of the last count; 0 if
+// unknown.
 func (s *Store) Hours(ctx context.Context) (all map[string]enforce.Hours, until int64, err error) {
 	all = make(map[string]enforce.Hours)
 	err = s.transaction(ctx, func(t *tx) {
@@ -38,13 +39,13 @@ func (s *Store) Hours(ctx context.Context) (all map[string]enforce.Hours, until 
 	return all, until, err
 }
 
-// SaveHours keeps what was counted until a moment. Seconds never become less: what is written again, or late by a
-// former leader, changes nothing.
+// SaveHours stores counts up to a time. Seconds never decrease, so repeated writes, or late ones of a former leader, do
+// nothing.
 func (s *Store) SaveHours(ctx context.Context, all map[string]enforce.Hours, until time.Time) error {
 	var rows [][]any
 	for id, hours := range all {
 		for user, seconds := range hours.Seconds {
-			if name := valid(string(user)); name == string(user) { // as names of accounts are
+			if name := valid(string(user)); name == string(user) { // like names of accounts
 				rows = append(rows, []any{id, hours.Period.Unix(), name, int64(seconds)})
 			}
 		}
@@ -63,7 +64,7 @@ func (s *Store) SaveHours(ctx context.Context, all map[string]enforce.Hours, unt
 				"excluded.seconds", list.args...)
 		}
 		t.run("DELETE FROM cap_hours WHERE {fleet} AND period < $1", until.Add(-keepPeriods).Unix())
-		if !t.shared { // on a server the mark is that of usage, which the same controller keeps
+		if !t.shared { // a server's mark belongs to usage, which the same controller stores
 			t.Until = max(t.Until, until.Unix())
 		}
 	})

@@ -17,27 +17,27 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// How long the server may take.
+// Time limits of the server.
 const (
 	connectTimeout = 5 * time.Second
-	callTimeout    = 60 * time.Second // for a transaction
+	callTimeout    = 60 * time.Second // per transaction
 )
 
-// serverBegin begins each transaction. The server ends one before its callTimeout, so that a controller that is cut off
-// doesn't keep others waiting.
+// serverBegin starts each transaction. The server aborts it before callTimeout, so that a controller that lost its
+// connection doesn't block others.
 const serverBegin = `SET LOCAL search_path = genv_usage; SET LOCAL lock_timeout = '20s'; SET LOCAL ` +
 	`statement_timeout = '50s'; SET LOCAL idle_in_transaction_session_timeout = '50s'`
 
-const keepEntries = "30 days" // for ids. A server that is lost for longer may get an entry twice.
+const keepEntries = "30 days" // for ids. If a server is away for longer, an entry may be added twice.
 
 var errURL = errors.New("not a URL of a PostgreSQL database, such as postgres://genv@db.lab/genv")
 
-// IsServer reports whether place is the URL of a PostgreSQL server.
+// IsServer says whether place is the URL of a PostgreSQL server.
 func IsServer(place string) bool {
 	return strings.HasPrefix(place, "postgres://") || strings.HasPrefix(place, "postgresql://")
 }
 
-// CheckURL says what is wrong with a URL. A password is refused: all users can see command lines.
+// CheckURL says what is wrong with a URL. It refuses a password, as all users can see command lines.
 func CheckURL(url string) error {
 	_, err := parse(url)
 	return err
@@ -71,16 +71,16 @@ func (s *Store) connect(url string) error {
 	if err != nil {
 		return err
 	}
-	// Statements with lists of rows are seldom run twice: none is worth keeping.
+	// Statements with lists of rows rarely repeat, so none is cached.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	s.dialect, s.words, s.shared, s.timeout, s.db = server{}, serverWords(0), true, callTimeout, stdlib.OpenDB(*config)
 	return nil
 }
 
-const serverVersion = 2 // as fileVersion
+const serverVersion = 2 // like fileVersion
 
-// serverSchema makes a schema, so that other programs may use the database, too. Moments are in seconds since 1970. A
-// part is always empty: earlier versions had several writers at a time.
+// serverSchema uses its own schema, so that other programs can share the database. Times are Unix times. part is always
+// empty: earlier versions had several concurrent writers.
 func serverSchema() string {
 	return fmt.Sprintf(`
 CREATE SCHEMA IF NOT EXISTS genv_usage;
@@ -103,16 +103,16 @@ CREATE TABLE genv_usage.day_sums (fleet integer, kind integer, start bigint, nam
 `, serverVersion, columnTypes("bigint"))
 }
 
-// serverUpgrade removes the tables of version 1, which nothing reads.
+// serverUpgrade removes the unused tables of version 1.
 const serverUpgrade = `
 DROP TABLE IF EXISTS hours, days, devices;
 ALTER TABLE fleets DROP COLUMN IF EXISTS days;
 UPDATE version SET version = 2`
 
-// prepare makes the tables of a new database, and enters the fleet; to read it only finds it.
+// prepare creates the tables and the fleet; a reader only finds them.
 func (server) prepare(t *tx) {
 	if t.writes {
-		t.run("SELECT pg_advisory_xact_lock(7233173)") // any number that other programs don't use
+		t.run("SELECT pg_advisory_xact_lock(7233173)") // an arbitrary number that other programs don't use
 	}
 	found := versionOf(t)
 	switch {
@@ -155,7 +155,7 @@ func findFleet(t *tx) {
 	t.words = serverWords(t.fleet)
 }
 
-// versionOf is 0 for a database without tables.
+// versionOf returns 0 for a database without tables.
 func versionOf(t *tx) (found int64) {
 	if t.has("version") {
 		found, _ = t.number("SELECT version FROM version")
@@ -204,21 +204,21 @@ func (server) removeNames(ctx context.Context, s *Store) error {
 	return s.translated(err)
 }
 
-// Errors of PostgreSQL (https://www.postgresql.org/docs/15/errcodes-appendix.html).
+// PostgreSQL error codes (https://www.postgresql.org/docs/15/errcodes-appendix.html).
 const (
 	diskFull            = "53100"
 	readOnlyTransaction = "25006"
 	noPrivilege         = "42501"
 )
 
-// translated also escapes what the server says.
+// translated also escapes the server's messages.
 func (server) translated(err error) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case err == nil:
 		return nil
 	case !ok:
-		return text.Late(err, 0) // the connection, a transaction or the caller has had its time
+		return text.Late(err, 0) // the connection, a transaction or the caller timed out
 	}
 	said := fmt.Errorf("PostgreSQL says: %s (SQLSTATE %s)", text.Printable(e.Message), e.Code)
 	switch e.Code {

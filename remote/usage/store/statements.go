@@ -65,7 +65,7 @@ func summed() string {
 	return list.String() + "max(r.peak)"
 }
 
-// allKinds is a condition for rows r. It names all kinds so that SQLite uses its index by kind.
+// allKinds is a condition for rows r. Naming all kinds makes SQLite use its index by kind.
 var allKinds = fmt.Sprintf(" AND r.kind IN (%d, %d, %d, %d)", usage.OfUser, usage.OfHost, usage.OfModel, usage.OfAll)
 
 func (t sumTable) upsert(rows string) string {
@@ -78,9 +78,9 @@ func (t sumTable) upsert(rows string) string {
 		rows, set.String())
 }
 
-const maxRows = 500 // in a statement: SQLite takes 32,766 parameters and a text of a megabyte
+const maxRows = 500 // per statement: SQLite takes 32,766 parameters and a text of a megabyte
 
-// valuesList is a list of rows as VALUES, with numbers as they are and texts as parameters.
+// valuesList builds a VALUES list, with numbers inline and texts as parameters.
 type valuesList struct {
 	prefix string // of each row
 	text   strings.Builder
@@ -95,7 +95,7 @@ func listOf(texts []string) *valuesList {
 	return l
 }
 
-// add adds a row: numbers, texts, and pointers to them.
+// add adds a row of numbers, texts, and pointers to them.
 func (l *valuesList) add(fields ...any) {
 	before := ", ("
 	if l.text.Len() == 0 {
@@ -118,7 +118,7 @@ func (l *valuesList) add(fields ...any) {
 	l.text.WriteByte(')')
 }
 
-// valid is a text that both databases take: UTF-8 without zero bytes.
+// valid makes a text valid for both databases: UTF-8 without zero bytes.
 func valid(name string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(name, "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -1,4 +1,4 @@
-// Package store keeps usage in a database: by default an SQLite file, and for several controllers PostgreSQL.
+// Package store keeps usage in a database: an SQLite file by default, PostgreSQL for several controllers.
 //
 //	s, err := store.Open(ctx, filepath.Join(dir, store.FileName), store.Options{In: time.Local})
 //	s, err := store.Open(ctx, "postgres://genv@db.lab/genv", store.Options{Fleet: "lab", In: time.Local})
@@ -6,11 +6,11 @@
 //
 // Both have the same tables and statements. An entry is one transaction.
 //
-// One process writes to a file. Others may read meanwhile, and neither waits for the other. After kill -9 all entries
-// are there for which Add returned; after a power failure the last ones may be missing.
+// One process writes to a file, and others may read, without waiting for each other. After kill -9 all entries exist
+// for which Add returned; after a power failure the last ones may be missing.
 //
-// A server may have several fleets, and a fleet several controllers, which lead one after the other. If the server is
-// lost while it commits, the entry may be added again: it has an id.
+// A server may have several fleets, and a fleet several controllers, one leading at a time. If the server is lost
+// during a commit, the entry may be added again: its ID makes that safe.
 package store
 
 import (
@@ -26,15 +26,14 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage"
 )
 
-// Options are those of a Store. A zero has the default below.
+// Options of a Store. Zero values have the defaults below.
 type Options struct {
-	// Fleet is the name of the fleet on a server. A reader may leave it out if there is only one.
+	// Fleet is its name on a server. A reader may omit it if there is only one.
 	Fleet               string
 	In                  *time.Location // of its days
 	KeepHours, KeepDays time.Duration
-	MaxBytes            int64 // of a file. On a server the times are the only bound.
-	// Pseudonym, if set, replaces the names of users of whole days that are older than PseudonymsAfter, as
-	// usage.Pseudonym does.
+	MaxBytes            int64 // of a file. A server is bounded only by the times.
+	// Pseudonym, if set, replaces users' names in whole days older than PseudonymsAfter: see usage.Pseudonym.
 	Pseudonym       func(user string) string
 	PseudonymsAfter time.Duration
 }
@@ -46,15 +45,14 @@ const (
 	DefaultMaxBytes  = 2 << 30
 )
 
-// Store implements usage.Store. It is safe for concurrent use, one call after the other. A connection to a server that
-// was lost is made again.
+// Store implements usage.Store. It is safe for concurrent use, and reconnects to a server.
 type Store struct {
 	dialect
 	words   *strings.Replacer
 	db      *sql.DB
 	options Options
 	writes  bool
-	timeout time.Duration // of a transaction; 0 for none
+	timeout time.Duration // per transaction; 0: none
 	shared  bool          // there may be other writers
 	fleet   int64         // on a server
 	name    string        // of the fleet
@@ -62,25 +60,25 @@ type Store struct {
 
 // dialect is where SQLite and PostgreSQL differ in more than words.
 type dialect interface {
-	// prepare makes or finds the tables, and the fleet.
+	// prepare creates or finds the tables and the fleet.
 	prepare(t *tx)
 	// facts returns facts that no other writer changes during the transaction.
 	facts(t *tx) databaseFacts
 	saveFacts(t *tx)
-	// removeNames removes the names that no row has any more, also from the disk.
+	// removeNames removes names that are in no row, also from the disk.
 	removeNames(ctx context.Context, s *Store) error
-	translated(err error) error // with the errors of package usage
+	translated(err error) error // to the errors of package usage
 }
 
-// databaseFacts are what a database has only once.
+// databaseFacts exist once per database.
 type databaseFacts struct {
-	begun    int64 // from when on usage is kept
-	hours    int64 // from when on hours are kept
-	nameless int64 // up to when users have pseudonyms
+	begun    int64 // start of usage
+	hours    int64 // start of hourly data
+	nameless int64 // users have pseudonyms up to here
 	usage.Mark
 }
 
-// tx is a transaction. After an error, which it keeps, it does nothing and finds nothing.
+// tx is a transaction. After an error, which it keeps, it does nothing.
 type tx struct {
 	*sql.Tx
 	*Store
@@ -91,14 +89,14 @@ type tx struct {
 
 var errReadOnly = errors.New("it was opened to read")
 
-// Open opens a database to write: the file of a path, or a server by its URL. A missing file is created, and must be in
-// a folder in which only its user may create files. Errors are those of package usage where callers can do something.
+// Open opens a database for writing: a file's path or a server's URL. It creates a missing file, in a folder where only
+// its user may create files. Errors are those of package usage if the caller can act on them.
 func Open(ctx context.Context, place string, options Options) (*Store, error) {
 	return open(ctx, place, options, true)
 }
 
-// OpenToRead opens a database for Mark and Report. A file that doesn't exist is fs.ErrNotExist. A server may be a
-// standby of PostgreSQL.
+// OpenToRead opens a database for Mark and Report. A missing file is fs.ErrNotExist. A server may be a PostgreSQL
+// standby.
 func OpenToRead(ctx context.Context, place string, options Options) (*Store, error) {
 	return open(ctx, place, options, false)
 }
@@ -125,10 +123,10 @@ func open(ctx context.Context, place string, options Options, writes bool) (*Sto
 	return s, nil
 }
 
-// Close closes the database. What was committed is kept.
+// Close closes the database. Commits are kept.
 func (s *Store) Close() error { return s.db.Close() }
 
-// transaction does something as a whole or not at all.
+// transaction runs f atomically.
 func (s *Store) transaction(ctx context.Context, f func(*tx)) error {
 	return s.change(ctx, func(t *tx) {
 		t.databaseFacts = s.facts(t)
@@ -142,7 +140,7 @@ func (s *Store) transaction(ctx context.Context, f func(*tx)) error {
 	})
 }
 
-// change is a transaction in a database that may have no tables.
+// change is a transaction in a database that may lack tables.
 func (s *Store) change(ctx context.Context, f func(*tx)) error {
 	if s.timeout > 0 {
 		var cancel context.CancelFunc
@@ -161,7 +159,7 @@ func (s *Store) change(ctx context.Context, f func(*tx)) error {
 	return s.translated(begun.Commit())
 }
 
-// begin tries twice on a server: the connection may have been lost.
+// begin tries twice on a server, as the connection may have been lost.
 func (s *Store) begin(ctx context.Context) (begun *sql.Tx, err error) {
 	options := &sql.TxOptions{ReadOnly: !s.writes}
 	if s.shared && !s.writes {
@@ -182,7 +180,7 @@ func (s *Store) begin(ctx context.Context) (begun *sql.Tx, err error) {
 	return begun, err
 }
 
-// each calls f in one transaction after the other, until it isn't done.
+// each repeats f, one transaction each, while it returns true.
 func (s *Store) each(ctx context.Context, f func(*tx) (done bool)) (some bool, err error) {
 	for {
 		done := false
@@ -210,14 +208,14 @@ func (t *tx) has(table string) bool {
 	return tables > 0
 }
 
-// number is the first column of the first row of a query; found is false if it is NULL.
+// number returns the first column of a query's first row; found is false if NULL.
 func (t *tx) number(query string, args ...any) (value int64, found bool) {
 	var number sql.NullInt64
 	t.scan([]any{&number}, query, args...)
 	return number.Int64, number.Valid
 }
 
-// rows calls f for each row of a query, after it was scanned to columns.
+// rows scans each row of a query into columns and calls f.
 func (t *tx) rows(columns []any, f func(), query string, args ...any) {
 	if t.err != nil {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage"
 )
 
-// Add keeps an entry; on a server one with the id of an earlier one only once.
+// Add stores an entry; on a server only once per ID.
 func (s *Store) Add(ctx context.Context, e *usage.Entry) error {
 	if !s.writes {
 		return errReadOnly
@@ -26,7 +26,7 @@ func (s *Store) Add(ctx context.Context, e *usage.Entry) error {
 	})
 }
 
-// isNew notes the id of an entry on a server. In a file an entry that failed isn't there.
+// isNew notes an entry's ID on a server. In a file, a failed entry is never stored.
 func (t *tx) isNew(id string) bool {
 	isNew := !t.shared || id == ""
 	if !isNew {
@@ -40,7 +40,7 @@ func (t *tx) addSums(sums usage.Sums) {
 	byHour, byDay, list := make(usage.Sums), make(usage.Sums), []string{}
 	for key, sum := range sums {
 		if of := t.options.Pseudonym; key.Kind == usage.OfUser && of != nil && key.Hour < t.nameless {
-			key.Name = of(key.Name) // the hour has pseudonyms already
+			key.Name = of(key.Name) // the hour already has pseudonyms
 		}
 		key.Name = valid(key.Name)
 		list = append(list, key.Name)
@@ -53,7 +53,7 @@ func (t *tx) addSums(sums usage.Sums) {
 	t.insert(daySums, byDay, names)
 }
 
-// insert adds rows in the order of their keys, so that pages are written one after the other.
+// insert sorts rows by key, so that pages are written in order.
 func (t *tx) insert(to sumTable, sums usage.Sums, names map[string]int64) {
 	keys := slices.SortedFunc(maps.Keys(sums), func(a, b usage.SumKey) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Hour, b.Hour),
@@ -69,9 +69,9 @@ func (t *tx) insert(to sumTable, sums usage.Sums, names map[string]int64) {
 	}
 }
 
-// addNames gives ids to names in their order, so that writers don't deadlock.
+// addNames gives ids to names in sorted order, so that writers don't deadlock.
 func (t *tx) addNames(names []string) map[string]int64 {
-	if t.shared { // no other writer removes names that have no rows yet
+	if t.shared { // keeps other writers from removing names without rows
 		t.run("LOCK TABLE names IN ROW EXCLUSIVE MODE")
 	}
 	slices.Sort(names)
@@ -86,7 +86,7 @@ func (t *tx) addNames(names []string) map[string]int64 {
 	return ids
 }
 
-// addMark notes how far usage is kept, and the gaps. A late entry ends the gap that another controller found.
+// addMark notes how far usage is stored, and the gaps. A late entry closes the gap that another controller found.
 func (t *tx) addMark(e *usage.Entry) {
 	t.closeGaps(usage.Gap{Since: e.Since, Until: e.Until})
 	t.addGaps(e.Gaps)
@@ -119,8 +119,8 @@ func (t *tx) closeGaps(known usage.Gap) {
 	t.addGaps(rest)
 }
 
-// Tidy removes what is too old, and gives users of old days their pseudonyms. Once a day it removes unused names. From
-// a file that is nearly too big it removes the oldest hours early; the sums of days stay.
+// Tidy removes what is too old, and gives users of old days their pseudonyms. Once a day it removes unused names. If a
+// file is nearly full, it removes the oldest hours early, but keeps the sums of days.
 func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err error) {
 	if !s.writes {
 		return "", errReadOnly
@@ -144,7 +144,7 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 	if err != nil && !errors.Is(err, usage.ErrFull) {
 		return "", err
 	}
-	tidied := false // on this day
+	tidied := false // today
 	err = s.transaction(ctx, func(t *tx) {
 		tidied = t.hours == hours
 		t.forgetOld(hours, days)
@@ -158,7 +158,7 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 	return s.makeRoom(ctx)
 }
 
-// oldest is the first start in a table. It asks by kind, as the index is.
+// oldest returns the first start in a table. It queries by kind, like the index.
 func (t *tx) oldest(in sumTable) (start int64, found bool) {
 	first := make([]string, usage.OfAll)
 	for i := range first {
@@ -182,10 +182,10 @@ func (t *tx) forgetOld(hours, days int64) {
 	}
 }
 
-// makeRoom removes the oldest hours of a file until a tenth of it is free.
+// makeRoom removes a file's oldest hours until a tenth of it is free.
 func (s *Store) makeRoom(ctx context.Context) (early string, err error) {
 	if s.shared {
-		return "", nil // its administrator sees to the disk
+		return "", nil // the disk is its administrator's concern
 	}
 	var until int64
 	_, err = s.each(ctx, func(t *tx) bool {
@@ -200,7 +200,7 @@ func (s *Store) makeRoom(ctx context.Context) (early string, err error) {
 			return false
 		}
 		until = max(until, start)
-		t.hours = max(t.hours, usage.NextDay(start, t.options.In)) // reports of that day are of the whole day
+		t.hours = max(t.hours, usage.NextDay(start, t.options.In)) // that day is only reported as a whole
 		t.remove(hourSums, start)
 		return true
 	})
@@ -239,17 +239,17 @@ func (t *tx) rename(names map[string]string, since, until int64) {
 	renamed := "WITH renamed (former, next) AS MATERIALIZED (" + pairs.text.String() + ") "
 	for _, in := range sumTables {
 		of := fmt.Sprintf("{fleet} AND r.kind = %d AND r.start >= %d AND r.start < %d", usage.OfUser, since, until)
-		// SQLite reads the first one of a CROSS JOIN once, and not once for each user.
+		// SQLite reads the first table of a CROSS JOIN once, rather than once per user.
 		t.run(renamed + in.upsert(fmt.Sprintf("SELECT {id,}r.kind, r.start, renamed.next, %s FROM %s r CROSS JOIN "+
 			"renamed WHERE renamed.former = r.name AND %s GROUP BY r.kind, r.start, renamed.next", summed(), in, of)))
 		t.run(fmt.Sprintf("%sDELETE FROM %s AS r WHERE %s AND r.name IN (SELECT former FROM renamed)", renamed, in, of))
 	}
 }
 
-// unusedNames are names that no row has.
+// unusedNames are in no row.
 const unusedNames = "id NOT IN (SELECT name FROM hour_sums UNION SELECT name FROM day_sums)"
 
-// usePseudonyms gives pseudonyms to the users of one day that is old enough, if there is one.
+// usePseudonyms replaces the users of one old day, if there is one.
 func (t *tx) usePseudonyms(now time.Time) (done bool) {
 	before := usage.DayOf(now.Add(-t.options.PseudonymsAfter).Unix(), t.options.In)
 	if t.options.Pseudonym == nil || before <= t.nameless {

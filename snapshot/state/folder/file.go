@@ -16,14 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const SharedMode = 0o666 // of every file that each user of the host may write
+const SharedMode = 0o666 // of files that all users of the host may write
 
-// OpenFile opens a file for reading: a regular one with one name and at most limit bytes. A FIFO doesn't block it.
+// OpenFile opens a regular file with one link and at most limit bytes. It doesn't block on a FIFO.
 func (d *Folder) OpenFile(name string, limit int64) (*os.File, unix.Stat_t, error) {
 	return d.openFile(name, func(st *unix.Stat_t) string { return suspicious(st, limit) })
 }
 
-// OpenLock is OpenFile for a lock. Users may write root's locks in root's folder: there, size and links don't matter.
+// OpenLock is OpenFile for a lock. In root's folder, users may write root's locks, so size and links don't matter
+// there.
 func (d *Folder) OpenLock(name string, limit int64) (*os.File, unix.Stat_t, error) {
 	return d.openFile(name, func(st *unix.Stat_t) string {
 		if IsLock(st) && d.CheckPrivate() == nil {
@@ -33,7 +34,7 @@ func (d *Folder) OpenLock(name string, limit int64) (*os.File, unix.Stat_t, erro
 	})
 }
 
-// IsLock says whether a file is one of root's, or ours, that every user may lock.
+// IsLock says whether a file is root's or ours and may be locked by all users.
 func IsLock(st *unix.Stat_t) bool {
 	return st.Mode&(unix.S_IFMT|0o7777) == unix.S_IFREG|SharedMode && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
@@ -67,7 +68,7 @@ func (d *Folder) openFile(name string, check func(*unix.Stat_t) string) (file *o
 	return os.NewFile(uintptr(fd), d.Join(name)), st, nil
 }
 
-// openAt opens a name in the folder, following no link. See NoMounts.
+// openAt opens a name in the folder, without following links. See NoMounts.
 func (d *Folder) openAt(name string, flags int) (int, error) {
 	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
 	if d.NoMounts {
@@ -75,7 +76,7 @@ func (d *Folder) openAt(name string, flags int) (int, error) {
 		switch {
 		case errors.Is(err, unix.EXDEV):
 			return -1, fmt.Errorf("%w: a file system is mounted at %s", ErrTampered, d.Join(name))
-		case !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM): // Linux before 5.6; filters of old engines
+		case !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM): // Linux before 5.6; seccomp filters of old container engines
 			return fd, err
 		}
 	}
@@ -114,13 +115,13 @@ func (d *Folder) Read(name string, limit int64) ([]byte, unix.Stat_t, error) {
 	return data.Bytes(), st, err
 }
 
-// ReadJSON decodes a file into v, and says whether it could.
+// ReadJSON decodes a file into v, and says whether that worked.
 func (d *Folder) ReadJSON(name string, limit int64, v any) bool {
 	data, _, err := d.Read(name, limit)
 	return err == nil && json.Unmarshal(data, v) == nil
 }
 
-// Stat returns the status of a file of the folder, following no link.
+// Stat returns the status of a file without following links.
 func (d *Folder) Stat(name string) (st unix.Stat_t, err error) {
 	fd, err := d.openAt(name, unix.O_PATH)
 	if err != nil {
@@ -130,13 +131,13 @@ func (d *Folder) Stat(name string) (st unix.Stat_t, err error) {
 	return st, unix.Fstat(fd, &st)
 }
 
-// StillNamed says whether a name in the folder still is the file with that status.
+// StillNamed says whether a name still means the file with that status.
 func (d *Folder) StillNamed(name string, st *unix.Stat_t) bool {
 	now, err := d.Stat(name)
 	return err == nil && now.Ino == st.Ino && now.Dev == st.Dev
 }
 
-// Give makes another user the owner of a file that we wrote.
+// Give transfers a file that we wrote to another user.
 func (d *Folder) Give(name string, uid uint32) error {
 	file, st, err := d.OpenFile(name, 1<<62)
 	if err != nil {
@@ -149,7 +150,7 @@ func (d *Folder) Give(name string, uid uint32) error {
 	return file.Chown(int(uid), -1)
 }
 
-// Ensure creates an empty file if there is none. It has its mode before its name, so that no user sees a narrower one.
+// Ensure creates an empty file if missing. Its mode is set before its name, so that no user sees a narrower one.
 func (d *Folder) Ensure(name string, mode uint32) error {
 	if _, err := d.Stat(name); err == nil {
 		return nil
@@ -167,10 +168,11 @@ func (d *Folder) Ensure(name string, mode uint32) error {
 	return d.pathError("create", name, Ignore(err, unix.EEXIST))
 }
 
-// ErrLocked is wrapped when another process holds a lock.
+// ErrLocked means that another process holds a lock.
 var ErrLocked = errors.New("another process has the lock")
 
-// Lock takes the exclusive flock(2) on a file of a folder as of CheckPrivate, until it is closed. It creates the file.
+// Lock takes an exclusive flock(2) on a file, which it creates, until the file is closed. The folder must pass
+// CheckPrivate.
 func (d *Folder) Lock(name string, within time.Duration) (*os.File, error) {
 	return d.lock(name, unix.O_RDWR, unix.LOCK_EX, within)
 }
@@ -181,10 +183,10 @@ func (d *Folder) Hold(name string, within time.Duration) (err error) {
 	return err
 }
 
-// LockWhole has systemd-tmpfiles leave all in the folder alone until it is closed. It keeps no user out.
-func (d *Folder) LockWhole() { _ = unix.Flock(d.fd, unix.LOCK_SH|unix.LOCK_NB) } // held by another, it does the same
+// LockWhole makes systemd-tmpfiles skip the folder until it is closed. It stops no user.
+func (d *Folder) LockWhole() { _ = unix.Flock(d.fd, unix.LOCK_SH|unix.LOCK_NB) } // if another process holds it, that works too
 
-// LockShared is Lock for a shared flock(2).
+// LockShared is Lock with a shared flock(2).
 func (d *Folder) LockShared(name string, within time.Duration) (*os.File, error) {
 	return d.lock(name, unix.O_RDONLY, unix.LOCK_SH, within)
 }
@@ -204,7 +206,8 @@ func (d *Folder) lock(name string, access, how int, within time.Duration) (*os.F
 	return file, nil
 }
 
-// Flock takes a flock(2). It polls until ctx ends (ErrLocked), ever more slowly: a blocking call would occupy a thread.
+// Flock takes a flock(2). It polls until ctx ends (ErrLocked), more and more slowly, as a blocking call occupies a
+// thread.
 func Flock(ctx context.Context, file *os.File, how int) error {
 	for begun := time.Now(); ; {
 		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
@@ -224,7 +227,7 @@ func Flock(ctx context.Context, file *os.File, how int) error {
 	}
 }
 
-// ReadRegular returns the content of a regular file of at most limit bytes. It doesn't wait at a FIFO.
+// ReadRegular returns the content of a regular file of at most limit bytes. It doesn't block on a FIFO.
 func ReadRegular(path string, limit int64) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -246,11 +249,11 @@ func ReadRegular(path string, limit int64) ([]byte, error) {
 }
 
 const (
-	maxCAFile   = 4 << 20 // bytes: more than the authorities of a system take
+	maxCAFile   = 4 << 20 // bytes: more than a system's authorities need
 	maxPassword = 1024    // bytes
 )
 
-// ReadAuthorities returns those in a file with certificates (PEM).
+// ReadAuthorities reads a file of PEM certificates.
 func ReadAuthorities(file string) (*x509.CertPool, error) {
 	data, err := ReadRegular(file, maxCAFile)
 	if err != nil {
@@ -263,7 +266,7 @@ func ReadAuthorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// ReadPassword reads the only line of a file of root or this account. Others must not read it, nor its group change it.
+// ReadPassword reads a one-line file of root or this account. Others must not read it, nor its group write it.
 func ReadPassword(path string) (string, error) {
 	var file unix.Stat_t
 	data, err := ReadRegular(path, maxPassword)
@@ -287,7 +290,7 @@ func ReadPassword(path string) (string, error) {
 	return "", fmt.Errorf("%s: %w", path, err)
 }
 
-// Stamp changes when one of the files does, or its mode, or its existence. It follows links.
+// Stamp changes when a file, its mode or its existence changes. It follows links.
 func Stamp(paths ...string) string {
 	var b strings.Builder
 	for _, path := range paths {

@@ -1,5 +1,5 @@
-// Package folder reads and writes files in a folder to which every user of the host may write. Nothing in it is
-// trusted: no link is followed, files are checked before they are read, and replaced as a whole.
+// Package folder reads and writes files in a folder that every user of the host may write. Nothing in it is trusted:
+// links aren't followed, files are checked before they are read, and replaced as a whole.
 //
 //	d, err := folder.Open("/var/tmp/genv")
 //	defer d.Close()
@@ -19,17 +19,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsafe is wrapped if a file isn't one that genv creates, or other users can change what must be trusted.
+// ErrUnsafe means that a file isn't one that genv creates, or other users can change what must be trusted.
 var ErrUnsafe = errors.New("unsafe state file")
 
-// ErrTampered is wrapped if a user has mounted a file system over the folder, or in it: it may never answer.
+// ErrTampered means that a user mounted a file system over the folder, or in it. It may never answer.
 var ErrTampered = errors.New("tampering")
 
-// Folder is an open folder. Replacing the one at its path has no effect on it.
+// Folder is an open folder. Replacing the one at its path doesn't affect it.
 type Folder struct {
 	Path     string
-	NoMounts bool // refuses what is mounted in the folder, with ErrTampered
-	Spare    bool // in a folder as of CheckPrivate: keep blocks for the next content of published files, see keepSpare
+	NoMounts bool // refuse mounts in the folder with ErrTampered
+	Spare    bool // after CheckPrivate: keep blocks for the next content of published files, see keepSpare
 	fd       int
 	held     *os.File // see Hold
 }
@@ -43,7 +43,7 @@ func (d *Folder) OrClose(err error) (*Folder, error) {
 	return d, nil
 }
 
-// Close closes the folder, unless it is nil, and releases what Hold has locked.
+// Close closes the folder, which may be nil, and releases Hold's lock.
 func (d *Folder) Close() {
 	if d == nil {
 		return
@@ -54,10 +54,10 @@ func (d *Folder) Close() {
 	_ = unix.Close(d.fd)
 }
 
-// Join is the path of a file of the folder, for people.
+// Join returns the path of a file, for people.
 func (d *Folder) Join(name string) string { return filepath.Join(d.Path, name) }
 
-// pathError says what was done with a file of the folder, or with the folder itself (""). It is nil for no error.
+// pathError adds the operation and the file, or "" for the folder itself. It keeps nil.
 func (d *Folder) pathError(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -65,9 +65,9 @@ func (d *Folder) pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: d.Join(name), Err: err}
 }
 
-// Open opens a folder that all users share, and creates it. It follows a link only of root's or the caller's.
+// Open opens or creates a folder that all users share. It only follows a link of root or the caller.
 func Open(path string) (*Folder, error) {
-	path = filepath.Clean(path) // with a slash at the end, the kernel would follow any link
+	path = filepath.Clean(path) // the kernel would follow a link before a trailing slash
 	d, err := openDir(path, unix.O_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
@@ -89,7 +89,7 @@ func Open(path string) (*Folder, error) {
 // OpenExisting opens a folder, and follows links in its path.
 func OpenExisting(path string) (*Folder, error) { return openDir(path, 0) }
 
-// openLink opens the target of a link, if no other user made it: every user may write /var/tmp.
+// openLink opens the target of a link unless another user made it: all users may write /var/tmp.
 func openLink(path string) (*Folder, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -131,7 +131,7 @@ func openDir(path string, flags int) (*Folder, error) {
 	return &Folder{fd: fd, Path: path}, nil
 }
 
-// Sub opens a folder in this one, following no link.
+// Sub opens a subfolder without following links.
 func (d *Folder) Sub(name string) (*Folder, error) {
 	path := d.Join(name)
 	fd, err := d.openAt(name, unix.O_RDONLY|unix.O_DIRECTORY)
@@ -141,7 +141,7 @@ func (d *Folder) Sub(name string) (*Folder, error) {
 	return &Folder{fd: fd, Path: path, NoMounts: d.NoMounts}, nil
 }
 
-// SharedSub is Sub, and creates the folder with mode 0777, which it has before it has its name.
+// SharedSub is Sub, but creates the folder if missing, with mode 0777 before it gets its name.
 func (d *Folder) SharedSub(name string) (*Folder, error) {
 	sub, err := d.Sub(name)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +154,7 @@ func (d *Folder) SharedSub(name string) (*Folder, error) {
 			unix.Fchmodat(d.fd, temp, 0o777, 0),
 			Ignore(d.rename(temp, name), unix.EEXIST, unix.ENOTEMPTY),
 		)
-		_ = unix.Unlinkat(d.fd, temp, unix.AT_REMOVEDIR) // it is still there if another process was faster
+		_ = unix.Unlinkat(d.fd, temp, unix.AT_REMOVEDIR) // it remains if another process was faster
 	}
 	if err != nil {
 		return nil, d.pathError("create the folder", name, err)
@@ -162,7 +162,7 @@ func (d *Folder) SharedSub(name string) (*Folder, error) {
 	return d.Sub(name)
 }
 
-// rename renames a new folder, unless the name exists. On NFS an empty folder may be replaced.
+// rename renames a new folder unless the name exists. On NFS it may replace an empty folder.
 func (d *Folder) rename(temp, name string) error {
 	err := unix.Renameat2(d.fd, temp, d.fd, name, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) {
@@ -171,14 +171,14 @@ func (d *Folder) rename(temp, name string) error {
 	return err
 }
 
-// PrivateSub is Sub, and creates a folder that only its owner can write: see CheckPrivate.
+// PrivateSub is Sub, but creates the folder if missing. Only its owner can write it: see CheckPrivate.
 func (d *Folder) PrivateSub(name string, mode uint32) (*Folder, error) {
 	if err := Ignore(unix.Mkdirat(d.fd, name, mode), unix.EEXIST); err != nil {
 		return nil, err
 	}
 	sub, err := d.Sub(name)
 	if err == nil {
-		err = sub.Chmod(mode) // whatever the umask
+		err = sub.Chmod(mode) // despite the umask
 	}
 	if err == nil {
 		err = sub.CheckPrivate()
@@ -192,7 +192,7 @@ func (d *Folder) Status() (st unix.Stat_t, err error) {
 	return st, d.pathError("stat", "", err)
 }
 
-// Mount identifies the mount in which the folder is. known is false before Linux 5.8.
+// Mount identifies the folder's mount. known is false before Linux 5.8.
 func (d *Folder) Mount() (id uint64, known bool) {
 	var st unix.Statx_t
 	err := unix.Statx(d.fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
@@ -202,7 +202,7 @@ func (d *Folder) Mount() (id uint64, known bool) {
 // Chmod sets the mode of the folder itself.
 func (d *Folder) Chmod(mode uint32) error { return unix.Fchmod(d.fd, mode) }
 
-// Own makes the folder ours, with a mode.
+// Own makes the folder ours, with this mode.
 func (d *Folder) Own(mode uint32) error {
 	if err := unix.Fchown(d.fd, os.Geteuid(), os.Getegid()); err != nil {
 		return d.pathError("chown", "", err)
@@ -210,7 +210,7 @@ func (d *Folder) Own(mode uint32) error {
 	return d.Chmod(mode)
 }
 
-// CheckPrivate refuses a folder that others than root or we own, or may write, since its content is trusted.
+// CheckPrivate refuses a folder whose content others could change: its owner must be root or us, and only it may write.
 func (d *Folder) CheckPrivate() error {
 	st, err := d.Status()
 	if err == nil && !onlyOwnerWrites(&st) {
@@ -219,7 +219,7 @@ func (d *Folder) CheckPrivate() error {
 	return err
 }
 
-// IsOurs says whether the folder belongs to this user and is writable.
+// IsOurs says whether the folder is this user's and writable.
 func (d *Folder) IsOurs() bool {
 	st, err := d.Status()
 	return err == nil && int(st.Uid) == os.Geteuid() && unix.Faccessat(d.fd, ".", unix.W_OK, unix.AT_EACCESS) == nil
@@ -232,7 +232,7 @@ func unsafeDir(err error, path string) error {
 	return err
 }
 
-// Ignore returns nil for the errors that are harmless.
+// Ignore returns nil for harmless errors.
 func Ignore(err error, harmless ...error) error {
 	for _, h := range harmless {
 		if errors.Is(err, h) {

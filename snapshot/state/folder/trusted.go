@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenTrusted opens a folder that only root, or the caller on a simulated host, may write; else it is ErrUnsafe.
+// OpenTrusted opens a folder that only root, or the caller on a simulated host, may write. Others are ErrUnsafe.
 func OpenTrusted(path string) (*Folder, error) {
 	d, err := OpenExisting(path)
 	if err == nil {
@@ -23,7 +23,7 @@ func OpenTrusted(path string) (*Folder, error) {
 	return d.OrClose(err)
 }
 
-// ReadTrusted returns a file in such a folder. The error wraps ErrUnsafe, or is fs.ErrNotExist for no folder or file.
+// ReadTrusted reads a file in such a folder. The error wraps ErrUnsafe, or is fs.ErrNotExist.
 func ReadTrusted(path, name string, limit int64) ([]byte, error) {
 	d, err := OpenTrusted(path)
 	if err != nil {
@@ -53,7 +53,7 @@ func onlyOwnerWrites(st *unix.Stat_t) bool {
 	return st.Mode&0o022 == 0 && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
-// An access control list as in include/uapi/linux/posix_acl_xattr.h: the version, then the entries.
+// An access control list as in include/uapi/linux/posix_acl_xattr.h: the version, then entries.
 const (
 	aclVersion  = 2
 	aclUserObj  = 0x01
@@ -66,10 +66,10 @@ const (
 	aclNoID     = 0xffffffff
 )
 
-const accountsAttribute = "trusted.genv.accounts" // the names of those that may read a file, a line each
+const accountsAttribute = "trusted.genv.accounts" // names of the accounts that may read a file, one per line
 
-// MoveFormer moves a file, and those with a longer name, into a folder of root's, if its reader had none of these
-// accounts: the uid may have been given to somebody else.
+// MoveFormer moves a file, and those with a longer name, into a folder of root's if its reader had none of these
+// accounts: the uid may have been reassigned.
 func MoveFormer(path string, accounts []string) error {
 	value := make([]byte, 4<<10)
 	n, err := unix.Lgetxattr(path, accountsAttribute, value)
@@ -86,7 +86,7 @@ func MoveFormer(path string, accounts []string) error {
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), filepath.Base(path)) {
 			moved := os.Rename(filepath.Join(filepath.Dir(path), e.Name()), filepath.Join(away, e.Name()))
-			if !errors.Is(moved, fs.ErrNotExist) { // by another process
+			if !errors.Is(moved, fs.ErrNotExist) { // moved by another process
 				err = errors.Join(err, moved)
 			}
 		}
@@ -111,7 +111,7 @@ func AllowToRead(path string, uid uint32, accounts []string) error {
 	if err == nil {
 		err = unix.Lsetxattr(path, "system.posix_acl_access", acl, 0)
 	}
-	if err == nil && len(accounts) > 0 { // an error leaves the file like those of earlier versions
+	if err == nil && len(accounts) > 0 { // on error, the file is like those of earlier versions
 		_ = unix.Lsetxattr(path, accountsAttribute, []byte(strings.Join(accounts, "\n")), 0)
 	}
 	if err != nil {
@@ -120,23 +120,24 @@ func AllowToRead(path string, uid uint32, accounts []string) error {
 	return nil
 }
 
-// Note is a JSON file in a folder as of OpenTrusted. It is replaced as a whole, so only a change of it needs a lock.
+// Note is a JSON file in a trusted folder (see OpenTrusted). It is replaced as a whole, so only changing it needs a
+// lock.
 type Note[T any] struct {
 	Name    string
 	Max     int64 // bytes
 	Mode    uint32
-	Durable bool           // once it is written, it is safe on the disk
-	Invalid error          // is wrapped if the content isn't a T, or if Check refuses it
-	Check   func(*T) error // nil for none
+	Durable bool           // on disk once written
+	Invalid error          // wrapped if the content isn't a T or Check refuses it
+	Check   func(*T) error // may be nil
 }
 
-// Read returns the note in a folder. The error is fs.ErrNotExist for none, or wraps ErrUnsafe or Invalid.
+// Read reads the note. The error is fs.ErrNotExist if missing, or wraps ErrUnsafe or Invalid.
 func (n Note[T]) Read(dir string) (T, error) { return n.Decode(ReadTrusted(dir, n.Name, n.Max)) }
 
 // ReadIn is Read in an open folder.
 func (n Note[T]) ReadIn(d *Folder) (T, error) { return n.Decode(d.readTrusted(n.Name, n.Max)) }
 
-// Decode decodes and checks the content of a note, unless it comes with an error. Its own error wraps Invalid.
+// Decode decodes and checks a note's content; it passes err on. Its own error wraps Invalid.
 func (n Note[T]) Decode(data []byte, err error) (T, error) {
 	var v T
 	if err != nil {
@@ -157,7 +158,7 @@ func (n Note[T]) Decode(data []byte, err error) (T, error) {
 // Write replaces the note in an existing folder.
 func (n Note[T]) Write(dir string, v T) error { return n.putIn(OpenTrusted, dir, v) }
 
-// Publish is Write for a folder as of MakePublic.
+// Publish is Write, with MakePublic.
 func (n Note[T]) Publish(dir string, v T) error { return n.putIn(MakePublic, dir, v) }
 
 func (n Note[T]) putIn(open func(string) (*Folder, error), dir string, v T) error {
@@ -172,7 +173,7 @@ func (n Note[T]) putIn(open func(string) (*Folder, error), dir string, v T) erro
 // Put is Write in an open folder.
 func (n Note[T]) Put(d *Folder, v T) error { return d.PutJSON(n.Name, v, n.Mode, n.Durable) }
 
-// CheckSchema is for the Check of a note.
+// CheckSchema is for Note.Check.
 func CheckSchema(got, want string) error {
 	if got != want {
 		return fmt.Errorf("its schema is %q, not %q", got, want)
@@ -180,7 +181,7 @@ func CheckSchema(got, want string) error {
 	return nil
 }
 
-// MakeTrusted is OpenTrusted, and makes the folder if it is missing.
+// MakeTrusted is OpenTrusted, but creates a missing folder.
 func MakeTrusted(path string) (*Folder, error) {
 	d, err := OpenTrusted(path)
 	if !errors.Is(err, fs.ErrNotExist) {

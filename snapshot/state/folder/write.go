@@ -16,14 +16,14 @@ import (
 
 const tempSuffix = ".tmp"
 
-// Staged is a file that is written under a temporary name: see Stage.
+// Staged is a file under a temporary name: see Stage.
 type Staged struct {
 	Name, temp string
 	size       int
 }
 
-// Stage writes a file under a temporary name, and syncs it if it is to be durable. The name is always the same, since
-// only the holder of the lock writes it, unless a user made a folder there.
+// Stage writes a file under a temporary name, and syncs it if durable. The name is always the same, as only the lock's
+// holder writes it, unless a user made a folder there.
 func (d *Folder) Stage(name string, data []byte, mode uint32, durable bool) (Staged, error) {
 	file := Staged{Name: name, temp: name + tempSuffix, size: len(data)}
 	err := d.Remove(file.temp)
@@ -39,7 +39,7 @@ func (d *Folder) Stage(name string, data []byte, mode uint32, durable bool) (Sta
 	return file, err
 }
 
-// Publish gives a staged file its name, and so replaces the file that had it.
+// Publish renames a staged file to its name, replacing the old file.
 func (d *Folder) Publish(file Staged) error {
 	if err := unix.Renameat(d.fd, file.temp, d.fd, file.Name); err != nil {
 		return d.pathError("replace", file.Name, err)
@@ -50,16 +50,16 @@ func (d *Folder) Publish(file Staged) error {
 	return nil
 }
 
-// Discard removes staged files that were not published.
+// Discard removes unpublished staged files.
 func (d *Folder) Discard(files ...Staged) {
 	for _, file := range files {
 		_ = d.Remove(file.temp)
 	}
 }
 
-// RemoveLeftovers removes what killed writers of a file left. The caller holds its lock.
+// RemoveLeftovers removes temporary files of killed writers. The caller holds the lock.
 func (d *Folder) RemoveLeftovers(name string) {
-	entries, _ := os.ReadDir(d.Path) // what can't be listed stays
+	entries, _ := os.ReadDir(d.Path) // best effort
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), name+".") && strings.HasSuffix(e.Name(), tempSuffix) {
 			_ = d.Remove(e.Name())
@@ -70,7 +70,7 @@ func (d *Folder) RemoveLeftovers(name string) {
 // Sync makes the published names durable.
 func (d *Folder) Sync() error { return d.pathError("sync the folder", "", unix.Fsync(d.fd)) }
 
-// Put replaces a file as a whole. With durable, it is safe on disk afterwards.
+// Put replaces a file atomically. With durable it is on disk afterwards.
 func (d *Folder) Put(name string, data []byte, mode uint32, durable bool) error {
 	file, err := d.Stage(name, data, mode, durable)
 	if err != nil {
@@ -86,7 +86,7 @@ func (d *Folder) Put(name string, data []byte, mode uint32, durable bool) error 
 	return d.Sync()
 }
 
-// PutJSON is Put with the JSON of v, as one line.
+// PutJSON is Put with v as one line of JSON.
 func (d *Folder) PutJSON(name string, v any, mode uint32, durable bool) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -95,13 +95,13 @@ func (d *Folder) PutJSON(name string, v any, mode uint32, durable bool) error {
 	return d.Put(name, append(data, '\n'), mode, durable)
 }
 
-// RenameCorrupt renames something to NAME.corrupt-TIME, without opening or following it.
+// RenameCorrupt renames a file to NAME.corrupt-TIME without opening or following it.
 func (d *Folder) RenameCorrupt(name string, now time.Time) error {
 	to := name + ".corrupt-" + now.Format("20060102-150405.000000000")
 	return d.pathError("move aside", name, Ignore(unix.Renameat(d.fd, name, d.fd, to), unix.ENOENT))
 }
 
-// WriteFile replaces a file at a path as a whole. It is safe on disk afterwards.
+// WriteFile atomically replaces the file at a path. It is on disk afterwards.
 func WriteFile(path string, data []byte, mode uint32) error {
 	d, err := OpenExisting(filepath.Dir(path))
 	if err != nil {
@@ -127,7 +127,7 @@ func (d *Folder) create(name string, data []byte, mode uint32, durable bool) err
 
 func (d *Folder) fill(file *os.File, name string, data []byte, mode uint32, durable bool) error {
 	_, err := file.Write(data)
-	err = errors.Join(err, unix.Fchmod(int(file.Fd()), mode)) // whatever the umask
+	err = errors.Join(err, unix.Fchmod(int(file.Fd()), mode)) // despite the umask
 	if durable && err == nil {
 		err = file.Sync()
 	}
@@ -138,10 +138,10 @@ func (d *Folder) fill(file *os.File, name string, data []byte, mode uint32, dura
 	return nil
 }
 
-// IsFull says whether an error means that a file system, or a quota, has no room.
+// IsFull says whether an error means a full file system or quota.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// Allocate reserves bytes of a file from an offset on. The size stays.
+// Allocate reserves bytes of a file from an offset, without changing its size.
 func Allocate(file *os.File, offset, bytes int64) error {
 	err := unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, offset, bytes)
 	if err == nil || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
@@ -150,19 +150,19 @@ func Allocate(file *os.File, offset, bytes int64) error {
 	return &fs.PathError{Op: "allocate", Path: file.Name(), Err: err}
 }
 
-// A spare is an empty file with blocks, which is written instead of a new file on a disk that users have filled.
+// A spare is an empty file with allocated blocks. It is written instead of a new file when users have filled the disk.
 const (
 	spareSuffix = ".spare"
 	leastSpare  = 16 << 10 // bytes
 )
 
-// keepSpare makes the spare of a file of that size, smaller if there is no room.
+// keepSpare creates the spare for a file of this size, or a smaller one if there is no room.
 func (d *Folder) keepSpare(name string, size int) {
 	want := 2*int64(size) + leastSpare
 	if st, err := d.Stat(name + spareSuffix); err == nil && st.Blocks*512 >= want/2 {
 		return
 	}
-	if fd, err := d.openAt(name, unix.O_WRONLY); err == nil { // if it was the spare, it has too many blocks
+	if fd, err := d.openAt(name, unix.O_WRONLY); err == nil { // a former spare has too many blocks
 		_ = unix.Ftruncate(fd, int64(size))
 		_ = unix.Close(fd)
 	}
@@ -177,7 +177,7 @@ func (d *Folder) keepSpare(name string, size int) {
 	_ = file.Close() // nothing was written
 }
 
-// useSpare stages a file for which there was no room in the blocks of its spare. Without one, the error is full.
+// useSpare stages a file in the blocks of its spare. Without one, it returns full.
 func (d *Folder) useSpare(file Staged, data []byte, mode uint32, full error) error {
 	st, err := d.Stat(file.Name + spareSuffix)
 	if err != nil || st.Size != 0 || st.Blocks*512 < int64(len(data)) {
@@ -193,7 +193,7 @@ func (d *Folder) useSpare(file Staged, data []byte, mode uint32, full error) err
 	return d.fill(os.NewFile(uintptr(fd), d.Join(file.temp)), file.temp, data, mode, true)
 }
 
-// TryWrite writes a block to a file without a name. It does nothing where the file system has none.
+// TryWrite writes a block to an unnamed file. It does nothing if the file system doesn't support that.
 func (d *Folder) TryWrite() error {
 	fd, err := unix.Openat(d.fd, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) {
