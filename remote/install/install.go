@@ -1,13 +1,13 @@
-// Package install installs, upgrades and removes genv on hosts, over SSH: the program, its shims and the lines of
-// sudoers(5) with which a controller runs it.
+// Package install installs, upgrades and removes genv on hosts over SSH: the program, its shims and the sudoers(5)
+// lines with which a controller runs it.
 //
 //	installer := install.Installer{
 //		Runner: client, Programs: map[string]*install.Binary{"amd64": program},
 //	}
 //	results := remote.Each(ctx, hosts, fanout, installer.Install)
 //
-// It asks the login and then root what the host has. Where the program isn't there yet, it sends it. The program does
-// the rest, on the host and as root: see package onhost. In the end genv is run as a controller does.
+// It asks the login, then root, what the host has. It sends the program if that isn't there yet. The program does the
+// rest on the host, as root: see package onhost. Finally genv is run as a controller would.
 //
 // The package prints nothing, asks for no password (see Password), and installs no packages.
 package install
@@ -39,39 +39,39 @@ import (
 
 const (
 	defaultTimeout = 10 * time.Minute
-	askTimeout     = time.Minute // for a script that only looks
+	askTimeout     = time.Minute // for a read-only script
 )
 
 // Installer installs genv on hosts. It is safe for concurrent use.
 type Installer struct {
 	Runner   remote.Runner
 	Programs map[string]*Binary // by architecture
-	// Options are what is installed. An empty Path is the host's absolute GenvPath, or else remote.DefaultGenv; an empty
+	// Options say what to install. An empty Path is the host's absolute GenvPath, or else remote.DefaultGenv; an empty
 	// Account is the login.
 	Options  onhost.Options
-	Timeout  time.Duration // for everything on a host; 0 is 10 minutes
-	Password *Password     // nil to use none
+	Timeout  time.Duration // per host; 0: 10 minutes
+	Password *Password     // may be nil
 }
 
 type installation struct {
 	*Installer
 	host    remote.Host
 	wanted  onhost.Request
-	login   remote.Reported // without root
-	root    remote.Reported // by root
+	login   remote.Reported // from the login
+	root    remote.Reported // from root
 	access  rootAccess
 	arch    string
-	program *Binary // for the host; nil for none, with which the one that is there can uninstall itself
+	program *Binary // for the host; nil: none, but an installed one can uninstall itself
 	uid     string  // of the account
 	outcome *onhost.Outcome
 }
 
-// Install installs genv on a host. If the connection is lost, the host has the old genv or the new one.
+// Install installs genv on a host. If the connection is lost, the host has the old or the new genv.
 func (i *Installer) Install(ctx context.Context, h remote.Host) (*onhost.Outcome, error) {
 	return i.on(ctx, h, false)
 }
 
-// Uninstall removes the program and its parts. State, logs and the account stay; with Options.Purge only the account.
+// Uninstall removes the program and its parts. State, logs and the account stay; with Options.Purge just the account.
 func (i *Installer) Uninstall(ctx context.Context, h remote.Host) (*onhost.Outcome, error) {
 	return i.on(ctx, h, true)
 }
@@ -139,7 +139,7 @@ func (v *installation) noProgram() error {
 		"the host is %s, and this genv is for %s", v.arch, strings.Join(slices.Sorted(maps.Keys(v.Programs)), ", "))
 }
 
-// becomeRoot looks at the host as root, by sudo, with a password only if sudo wants one.
+// becomeRoot looks at the host as root through sudo, with a password only if sudo wants one.
 func (v *installation) becomeRoot(ctx context.Context) error {
 	if v.host.NoSudo && !v.access.direct {
 		return onhost.Refuse("log in as root, or remove `sudo: false` for it from hosts.yaml",
@@ -166,7 +166,7 @@ func mayBeSudo(err error) bool {
 	return class == remote.Sudo || class == remote.SudoRefused || class == remote.CommandFailed
 }
 
-// act has the program do the work: the one that is there, or one that is sent.
+// act makes the installed program, or one that it sends, do the work.
 func (v *installation) act(ctx context.Context) error {
 	limit, _ := ctx.Deadline()
 	seconds := strconv.Itoa(int(time.Until(limit).Seconds()) + 1)
@@ -198,13 +198,13 @@ func (v *installation) act(ctx context.Context) error {
 	switch line := strings.Join(answer["answer"], ""); {
 	case json.Unmarshal([]byte(line), &a) == nil:
 		return v.learn(&a)
-	case v.program == nil && mayBeSudo(err): // the genv that is there may be too old
+	case v.program == nil && mayBeSudo(err): // the installed genv may be too old
 		return v.noProgram()
 	}
 	return interrupted(err, answer)
 }
 
-// learn takes over what a host says of itself, as far as it can be said on a terminal.
+// learn accepts what a host reports about itself, made safe for a terminal.
 func (v *installation) learn(a *onhost.Answer) error {
 	const longest = 4096 // bytes
 	shown := func(s string) string {
@@ -239,21 +239,21 @@ func (v *installation) learn(a *onhost.Answer) error {
 // Binary is a genv for one architecture.
 type Binary struct {
 	Data []byte
-	Sum  string // SHA-256, in hexadecimal
-	Arch string // as Go names it
+	Sum  string // SHA-256, hexadecimal
+	Arch string // in Go's terms
 
 	once    sync.Once
 	gzip    []byte // see compressed
 	gzipSum string
 }
 
-// compressed is the program as gzip(1) has it, in less than half of the bytes, and the checksum of that. It is made once
-// for all hosts.
+// compressed returns the gzipped program, which has under half the size, and its checksum. It is made once for all
+// hosts.
 func (b *Binary) compressed() (data []byte, sum string) {
 	b.once.Do(func() {
 		var packed bytes.Buffer
-		w, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // a level that exists
-		_, _ = w.Write(b.Data)                               // a buffer takes all
+		w, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // a valid level
+		_, _ = w.Write(b.Data)                               // never fails
 		_ = w.Close()
 		b.gzip, b.gzipSum = packed.Bytes(), sumOf(packed.Bytes())
 	})
@@ -265,7 +265,7 @@ func sumOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// architecture is that of a machine's uname(1), or of the number in an ELF header.
+// architecture maps uname(1)'s machine, or an ELF header's machine number.
 var architecture = map[string]string{
 	"x86_64": "amd64", "amd64": "amd64", "62": "amd64", "aarch64": "arm64", "arm64": "arm64", "183": "arm64",
 }
@@ -273,7 +273,7 @@ var architecture = map[string]string{
 // NewProgram checks that data is a genv for Linux.
 func NewProgram(data []byte) (*Binary, error) {
 	const (
-		maxProgram  = 256 << 20 // bytes, as the header
+		maxProgram  = 256 << 20 // bytes, like the header
 		header      = 64
 		elf64Little = "\x7fELF\x02\x01"
 	)
@@ -296,7 +296,7 @@ func NewProgram(data []byte) (*Binary, error) {
 	return p, nil
 }
 
-// mainPackage is how genv names its package main in itself. In one piece, the name would be in every program that links
+// mainPackage is how a genv program names its main package. As one literal, it would be in every program that links
 // this package.
 func mainPackage() []byte {
 	return []byte("path\tgithub.com/" + strings.Join([]string{"seed-3119e985", "genv", "cmd", "genv"}, "/") + "\n")

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The scripts, for a POSIX shell on the host.
+// POSIX shell scripts for the host.
 var (
 	//go:embed scripts/common.sh
 	commonScript string
@@ -29,10 +29,10 @@ var (
 	actScript string
 )
 
-// receive is a shell's program that reads the script from stdin, between two lines with the token, and runs it with the
-// rest of stdin. What precedes the first token is dropped: the password, if sudo needs none. Without the second token
-// nothing runs. So a script may have any length whatever the login shell is, and isn't in the host's list of processes.
-// The text has nothing that csh or fish interpret within single quotes.
+// receive is a shell program that reads the script from stdin, between two lines with the token, and runs it with the
+// rest of stdin. It drops what precedes the first token: the password, if sudo needs none. Without the second token
+// nothing runs. So scripts can have any length, work with any login shell, and aren't in the host's process list. The
+// text has nothing that csh or fish interpret within single quotes.
 func receive(token string) string {
 	return strings.ReplaceAll(`l=; until [ "$l" = TOKEN ]; do IFS= read -r l || exit 90; done; `+
 		`n=$(printf "\nx"); n=${n%x}; s=; l=; `+
@@ -44,9 +44,8 @@ type rootAccess struct {
 	secret []byte // sudo's password; nil for none
 }
 
-// asRoot is the command that runs a program of sh as root. The accepted password is the first line of stdin. sudo
-// itself doesn't get it, as sudo-rs takes more than a line, except where it doesn't remember the password: then the
-// program's input follows.
+// asRoot is the command that runs an sh program as root. The accepted password is the first line of stdin. sudo only
+// gets it there if it doesn't remember passwords, as sudo-rs reads more than a line; then the program's input follows.
 func (a rootAccess) asRoot(program string) []string {
 	switch {
 	case a.direct:
@@ -60,7 +59,7 @@ func (a rootAccess) asRoot(program string) []string {
 		`{ v; unset p; cat; } | sudo -k -S -p "" sh -c "$1"`, "sh", program}
 }
 
-// input is the stdin of a script up to its end, with the values of variables.
+// input is the stdin of a script up to its end, with variables.
 func (a rootAccess) input(token, script string, vars map[string]string) []byte {
 	var b strings.Builder
 	b.WriteString(token + "\ntoken=" + token + "\n")
@@ -78,7 +77,7 @@ func (a rootAccess) input(token, script string, vars map[string]string) []byte {
 
 var errIncomplete = remote.Errorf(remote.InvalidOutput, "the host's answer is not complete")
 
-// run runs a script with the upload, if any, on its stdin, and returns its report.
+// run runs a script with the upload (may be nil) on its stdin, and returns its report.
 func (v *installation) run(
 	ctx context.Context, a rootAccess, script string, upload io.Reader, vars map[string]string,
 ) (remote.Reported, error) {
@@ -86,7 +85,7 @@ func (v *installation) run(
 	v.wanted.Token = token
 	wanted := v.wanted
 	if wanted.Uninstall {
-		wanted.Account = v.Options.Account // the login stays without a word
+		wanted.Account = v.Options.Account // it is kept unless named
 	}
 	request, err := json.Marshal(wanted)
 	if err != nil {
@@ -99,7 +98,7 @@ func (v *installation) run(
 	out, err := v.Runner.Run(ctx, v.host, remote.Command{Args: a.asRoot(receive(token)), Stdin: input, Upload: upload})
 	said := hidden(out.Stdout, a.secret)
 	reported, ended := remote.ParseReported(said, token)
-	if _, answer, found := bytes.Cut(said, []byte(token+" answer ")); found { // it is longer than what else is reported
+	if _, answer, found := bytes.Cut(said, []byte(token+" answer ")); found { // longer than other reports
 		answer, _, _ = bytes.Cut(answer, []byte("\n"))
 		reported["answer"] = []string{string(answer)}
 	}
@@ -125,7 +124,7 @@ func interrupted(err error, r remote.Reported) error {
 	}
 }
 
-// check gives the password to sudo alone and once, with nothing after it that sudo could take for a second try.
+// check gives the password only to sudo, once, and sends nothing more that sudo could take as a second try.
 func (i *Installer) check(ctx context.Context, h remote.Host, secret []byte) error {
 	const mark = "genv-password-accepted"
 	input := append(append(make([]byte, 0, len(secret)+1), secret...), '\n')
@@ -163,17 +162,17 @@ func needsRights(err error) error {
 	}
 }
 
-// Password is sudo's password for all hosts. A wrong one is tried once, so that it locks no account: until a host has
-// accepted it, one host at a time tries it, and none gets it after a refusal.
+// Password is sudo's password for all hosts. A wrong one is tried only once, to lock no account: until a host accepted
+// it, one host at a time tries it, and after a refusal none.
 type Password struct {
 	secret []byte
-	turn   chan struct{} // has a value while no host tries; who takes it may use the following
-	// accepted: some host accepted it. refused is the host that refused it.
+	turn   chan struct{} // has a value while no host tries; taking it guards the following fields
+	// accepted: some host accepted it. refused: the host that refused it.
 	accepted bool
 	refused  string
 }
 
-// NewPassword takes over the bytes of a password, a single line.
+// NewPassword takes ownership of a one-line password.
 func NewPassword(secret []byte) (*Password, error) {
 	if len(secret) == 0 || bytes.ContainsAny(secret, "\n\r\x00") {
 		return nil, errors.New("the password is empty, or has a character that sudo doesn't take")
@@ -183,10 +182,10 @@ func NewPassword(secret []byte) (*Password, error) {
 	return p, nil
 }
 
-// Wipe overwrites the password, which can't be used any more.
+// Wipe overwrites the password.
 func (p *Password) Wipe() { clear(p.secret) }
 
-// try gives the password to a host by check. Only errPasswordRefused says that it is wrong.
+// try tests the password on a host with check. Only errPasswordRefused means that it is wrong.
 func (p *Password) try(ctx context.Context, host string, check func([]byte) error) error {
 	select {
 	case <-p.turn:
@@ -216,7 +215,7 @@ func (p *Password) try(ctx context.Context, host string, check func([]byte) erro
 
 var errPasswordRefused = errors.New("sudo refused the password")
 
-// withoutSecret removes the password from an error's text: a host may repeat what it was sent.
+// withoutSecret removes the password from an error, as a host may repeat what it received.
 func withoutSecret(err error, secret []byte) error {
 	e, ok := errors.AsType[*remote.Error](err)
 	if !ok || len(secret) == 0 {

@@ -14,7 +14,7 @@ import (
 )
 
 // verify runs the program as a controller does: by sudoers unless the login or the account is root. Obstacles to acting
-// are notes, since the driver may follow.
+// are only notes, as the driver may be installed later.
 func (v *installation) verify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -32,7 +32,7 @@ func (v *installation) verify(ctx context.Context) error {
 	return nil
 }
 
-// greeting starts `genv usage serve` as the controllers' account, and has it try what acting needs.
+// greeting starts `genv usage serve` as the controllers' account, and tries what acting needs.
 func (v *installation) greeting(ctx context.Context) (_ *frame.Greeting, warnings []string, _ error) {
 	token, words := rand.Text(), []string{v.wanted.Path, "usage", "serve"}
 	command := remote.Command{Args: words, Stdin: agent.AskOnce(token)}
@@ -40,7 +40,7 @@ func (v *installation) greeting(ctx context.Context) (_ *frame.Greeting, warning
 	case "":
 	case v.login.Last("user"):
 		command.Args = append([]string{"sudo", "-n"}, words...)
-	default: // as root, who may become the account
+	default: // through root, who may become the account
 		command = v.asAccount(words, command.Stdin)
 		defer clear(command.Stdin)
 	}
@@ -55,7 +55,7 @@ func (v *installation) greeting(ctx context.Context) (_ *frame.Greeting, warning
 	return greeting, trial.Warnings(), err
 }
 
-// asAccount is the command with which root runs another one as the account and by its sudo.
+// asAccount makes root run a command as the account and through its sudo.
 func (v *installation) asAccount(words []string, stdin []byte) remote.Command {
 	words = append([]string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}, words...)
 	begin, line := rand.Text(), remote.Command{Args: words}.ShellLine()

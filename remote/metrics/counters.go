@@ -16,27 +16,27 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Counters are what a controller counted since it started. They are a controller.Sink, and safe for concurrent use. A
-// reload keeps them.
+// Counters are a controller's counts since it started; a reload keeps them. They are a controller.Sink, and safe for
+// concurrent use.
 type Counters struct {
 	mu       sync.Mutex
 	interval time.Duration
-	latest   time.Time     // when the last cycle ended, or the controller started
+	latest   time.Time     // end of the last cycle, or start of the controller
 	took     time.Duration // the last cycle
 	cycles   uint64
-	early    uint64 // cycles between these
+	early    uint64 // cycles in between
 
 	durations    *histogram
 	terminations map[[2]string]uint64 // by rule and status
-	warnings     map[[2]string]uint64 // by rule and whether they were delivered
+	warnings     map[[2]string]uint64 // by rule and whether delivered
 	detachments  map[enforce.Rule]uint64
 
-	names    *usage.Names       // bounded: each name would stay in Prometheus for weeks
-	seconds  map[string]float64 // for which GPUs were attached, by label
+	names    *usage.Names       // bounded, as each name stays in Prometheus for weeks
+	seconds  map[string]float64 // of attached GPUs, by label
 	holdings map[snapshot.Hostname]holding
 }
 
-// NewCounters returns Counters of a controller that starts now.
+// NewCounters returns the Counters of a controller that starts now.
 func NewCounters(now time.Time, interval time.Duration) *Counters {
 	return &Counters{
 		interval: interval, latest: now,
@@ -47,7 +47,7 @@ func NewCounters(now time.Time, interval time.Duration) *Counters {
 	}
 }
 
-// Configure sets the time between two cycles, after a reload.
+// Configure sets the interval after a reload.
 func (c *Counters) Configure(interval time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *Counters) Consume(round *controller.Round, events []enforce.Event) {
 	}
 }
 
-// countOutcomes counts each item for the first of its findings.
+// countOutcomes counts each item for its first finding.
 func (c *Counters) countOutcomes(e *enforce.Event) {
 	for i := range e.Outcomes {
 		o := &e.Outcomes[i]
@@ -91,7 +91,7 @@ func (c *Counters) countOutcomes(e *enforce.Event) {
 	}
 }
 
-// ruleOf is the rule of the first finding. The ids of findings begin with their rules.
+// ruleOf returns the first finding's rule, which its ID starts with.
 func ruleOf(because []string) enforce.Rule {
 	name, _, _ := strings.Cut(strings.Join(because[:min(1, len(because))], ""), "/")
 	if rule := enforce.Rule(name); slices.Contains(rules(), rule) {
@@ -116,7 +116,7 @@ func (c *Counters) countCycle(round *controller.Round) {
 	c.countGPUTime(round, 4*c.interval+2*round.Took)
 }
 
-// Healthy reports whether cycles advance.
+// Healthy says whether cycles advance.
 func (c *Counters) Healthy(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +130,7 @@ func (c *Counters) Ready() bool {
 	return c.cycles > 0
 }
 
-// Text has what was counted, except for users; without enforcing, also no actions.
+// Text has all counts except users', and actions only when enforcing.
 func (c *Counters) Text(enforcing bool) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +150,7 @@ func (c *Counters) Text(enforcing bool) []byte {
 	return w.Text()
 }
 
-// writeActions also writes zeros: Prometheus sees no increase in a series that begins with 1.
+// writeActions also writes zeros, as Prometheus sees no increase in a series that starts with 1.
 func (c *Counters) writeActions(w *Writer) {
 	w.Counter("genv_terminations_total", "Processes that hosts were to end, by rule and by what came of it.", "rule",
 		"status")
@@ -179,8 +179,7 @@ var userFamilies = []family{
 		"compute nothing."},
 }
 
-// Users has what users have on the hosts that answered, and what was counted of them. Those who never had a device
-// attached have no series.
+// Users has users' GPUs on hosts that answered, and their counts. Users who never had a device attached have no series.
 func (c *Counters) Users(users []live.FleetUser) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,7 +219,7 @@ type holding struct {
 	devices  map[string]int // by label
 }
 
-// countGPUTime counts, for what was attached, the time since a host's last answer, unless that is longer than maxGap.
+// countGPUTime counts the time since each host's last answer for what was attached, unless it exceeds maxGap.
 func (c *Counters) countGPUTime(round *controller.Round, maxGap time.Duration) {
 	holdings := make(map[snapshot.Hostname]holding, len(round.Cluster.Hosts))
 	for i := range round.Cluster.Hosts {
@@ -237,7 +236,7 @@ func (c *Counters) countGPUTime(round *controller.Round, maxGap time.Duration) {
 				c.seconds[label] += gap.Seconds() * float64(count)
 			}
 		}
-		if h.Snapshot != last.snapshot { // a host that hasn't changed answers with the same one
+		if h.Snapshot != last.snapshot { // an unchanged host answers with the same one
 			last.snapshot, last.devices = h.Snapshot, c.names.Attached(h.Name, h.Snapshot)
 			for label := range last.devices {
 				c.seconds[label] += 0

@@ -8,11 +8,11 @@
 //	e := &metrics.Exporter{Feed: feed, Counters: counters, Now: time.Now, Version: version}
 //	e.Mount(mux, false)
 //
-// The names of `genv monitor` are those of genv 1.4.3, which existing dashboards use (genv143.go). A running controller
-// has names of its own, in hosts.go, controller.go and counters.go. A new family also goes into docs/monitoring.md.
+// `genv monitor` uses the names of genv 1.4.3, for existing dashboards (genv143.go). A running controller has its own
+// names, in hosts.go, controller.go and counters.go. A new family also belongs into docs/monitoring.md.
 //
-// Unknown is an absent series, never 0: a value that a host did not report, the processes of an environment if they are
-// uncertain, and everything about a host that did not answer.
+// Unknown is an absent series, never 0: a value that a host didn't report, an environment's processes if uncertain, and
+// everything about a host that didn't answer.
 package metrics
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 )
 
-// Exporter has the metrics of a controller. It is safe for concurrent use.
+// Exporter has a controller's metrics. It is safe for concurrent use.
 type Exporter struct {
 	Feed     *live.Feed
 	Counters *Counters
@@ -33,7 +33,7 @@ type Exporter struct {
 	Version  string // of genv
 }
 
-// Mount serves /metrics, /sd, /-/healthy and /-/ready; with hideUsers without the series that name users.
+// Mount serves /metrics, /sd, /-/healthy and /-/ready; with hideUsers without series that name users.
 func (e *Exporter) Mount(mux *http.ServeMux, hideUsers bool) {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { e.serveMetrics(w, r, hideUsers) })
 	mux.HandleFunc("GET /sd", e.serveTargets)
@@ -48,13 +48,13 @@ func (e *Exporter) Mount(mux *http.ServeMux, hideUsers bool) {
 func answer(w http.ResponseWriter, ok bool, yes, no string) {
 	w.Header().Set("Cache-Control", "no-store")
 	if ok {
-		_, _ = w.Write([]byte(yes + "\n")) // the client may have gone
+		_, _ = w.Write([]byte(yes + "\n")) // the client may be gone
 		return
 	}
 	http.Error(w, no, http.StatusServiceUnavailable)
 }
 
-// serveMetrics answers with all series; with ?host=NAME, repeated, those of hosts; with ?part=controller the others.
+// serveMetrics serves all series; with ?host=NAME (repeatable) those of hosts; with ?part=controller the others.
 func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, hideUsers bool) {
 	names, part := r.URL.Query()["host"], r.URL.Query().Get("part")
 	fleet := e.Feed.Fleet()
@@ -77,7 +77,7 @@ func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, hideUser
 	}
 }
 
-// ofController are the series of no host. When cycles don't advance, the present is unknown.
+// ofController returns the series without a host. If cycles don't advance, the present is unknown.
 func (e *Exporter) ofController(fleet *live.FleetState, hideUsers bool) [][]byte {
 	texts := [][]byte{Build(e.Version), e.Counters.Text(fleet.Enforcing)}
 	if !e.Counters.Healthy(e.Now()) {
@@ -89,7 +89,7 @@ func (e *Exporter) ofController(fleet *live.FleetState, hideUsers bool) [][]byte
 	return append(texts, e.Counters.Users(fleet.Users))
 }
 
-// ofHosts has nothing when cycles don't advance.
+// ofHosts is empty if cycles don't advance.
 func (e *Exporter) ofHosts(hosts []live.FleetHost) []byte {
 	if !e.Counters.Healthy(e.Now()) {
 		return nil
@@ -111,15 +111,15 @@ func write(w http.ResponseWriter, r *http.Request, texts ...[]byte) {
 	}
 	for _, text := range texts {
 		if _, err := w.Write(text); err != nil {
-			return // the client has gone
+			return // the client is gone
 		}
 	}
 }
 
-// serveTargets answers with a target for the controller and one for each host, at the address that the client used.
-// Each has its own instance: otherwise the series that Prometheus adds would be the same.
+// serveTargets serves a target for the controller and one per host, at the address that the client used. Each has its
+// own instance, or the series that Prometheus adds would collide.
 func (e *Exporter) serveTargets(w http.ResponseWriter, r *http.Request) {
-	// as Prometheus' http_sd reads them (https://prometheus.io/docs/prometheus/latest/http_sd/)
+	// for Prometheus' http_sd (https://prometheus.io/docs/prometheus/latest/http_sd/)
 	type targets struct {
 		Targets []string          `json:"targets"`
 		Labels  map[string]string `json:"labels"`
@@ -134,5 +134,5 @@ func (e *Exporter) serveTargets(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(list) // the client may have gone
+	_ = json.NewEncoder(w).Encode(list) // the client may be gone
 }

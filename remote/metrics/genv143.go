@@ -15,12 +15,12 @@ import (
 type Scraped struct {
 	Name      snapshot.Hostname // empty on the host itself
 	Installed bool              // genv is installed there
-	// Snapshot is nil if it is unknown. Without genv, only its devices are shown.
+	// Snapshot is nil if unknown. Without genv, only its devices are shown.
 	Snapshot *snapshot.Snapshot
 }
 
-// families143 are the names of genv 1.4.3 without genv_, and process_container_info. They are gauges, also those that
-// end in _total.
+// families143 are named as in genv 1.4.3 without genv_, plus process_container_info. All are gauges, even those ending
+// in _total.
 var families143 = []family{
 	{"is_installed", "", "Whether genv is installed on the host (1) or not (0)."},
 	{"device_utilization", "index", "Utilization of a device in per cent, over the driver's last sample."},
@@ -43,7 +43,7 @@ var families143 = []family{
 	{"user_attached_devices_total", "username", "Devices that a user's environments are attached to."},
 }
 
-// Genv143 has the metrics of hosts under the names of genv 1.4.3, with the label hostname if the hosts have names.
+// Genv143 has hosts' metrics under the names of genv 1.4.3, with a hostname label if the hosts have names.
 func Genv143(hosts []Scraped) []byte {
 	common := ""
 	if len(hosts) > 0 && hosts[0].Name != "" {
@@ -113,7 +113,7 @@ func writeEnvironments(g *gauges, s *snapshot.Snapshot) {
 	}
 	g.add("attached_devices_total", float64(attached))
 	countProcesses(environments, s)
-	users, names := make(map[string]*tally), []string{} // in the order of their first environments
+	users, names := make(map[string]*tally), []string{} // by first environment
 	for i := range s.Environments {
 		e := &s.Environments[i]
 		has, name := environments[e.EID], cmp.Or(string(e.Username), fmt.Sprintf("uid %d", e.UID))
@@ -140,8 +140,8 @@ func writeEnvironments(g *gauges, s *snapshot.Snapshot) {
 	}
 }
 
-// countProcesses counts the processes of each environment. A process in an unknown environment may be in each of its
-// user's; one of root or of an unknown user may be in any.
+// countProcesses counts each environment's processes. A process in an unknown environment may be in any of its user's;
+// one of root or an unknown user may be in any.
 func countProcesses(environments map[snapshot.EnvID]*tally, s *snapshot.Snapshot) {
 	registered, uids, anyone := snapshot.ByID(s.Environments), make(map[snapshot.UID]bool), false
 	for i := range s.Processes {
@@ -186,7 +186,7 @@ func writeProcesses(g *gauges, s *snapshot.Snapshot) {
 	}
 }
 
-// Missing says which series of a host are left out, and why; empty for none.
+// Missing says which series of a host are left out, and why; empty: none.
 func (h *Scraped) Missing() string {
 	if h.Snapshot == nil || !h.Installed {
 		return ""

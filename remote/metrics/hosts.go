@@ -10,9 +10,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// Bounds of a host, which may make up devices and models.
+// Bounds, as a host may invent devices and models.
 const (
-	maxGPUs   = 64 // with series of their own
+	maxGPUs   = 64 // with their own series
 	maxModels = 16
 )
 
@@ -41,7 +41,7 @@ var hostFamilies = []family{
 		"to no visible process."},
 }
 
-// Hosts has the series of hosts except for their ages: of a host that failed only that, and that its GPUs are unknown.
+// Hosts has hosts' series except ages. A failed host only has its failure, and unknown GPUs.
 func Hosts(hosts []live.FleetHost) []byte {
 	g := begin(hostFamilies, "", "host ")
 	for i := range hosts {
@@ -125,7 +125,7 @@ func writeGPU(g *gauges, gpu *gpus.GPU) {
 	}
 }
 
-// Ages has how old the data of each host is. Unlike Hosts, it changes between two cycles.
+// Ages has the age of each host's data. Unlike Hosts, it changes between cycles.
 func Ages(hosts []live.FleetHost, now time.Time) []byte {
 	var w Writer
 	w.Gauge("genv_host_snapshot_age_seconds", "How long ago the cycle began in which the host answered last.", "host")

@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// ContentType is that of a Writer's text.
+// ContentType is that of Writer.Text.
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// Writer writes Prometheus' text format, version 0.0.4 (https://prometheus.io/docs/instrumenting/exposition_formats/).
-// Its zero value is ready for use. A family is written as a whole before the next one begins.
+// Writer writes Prometheus' text format 0.0.4 (https://prometheus.io/docs/instrumenting/exposition_formats/). The zero
+// value works. Each family must be complete before the next begins.
 type Writer struct {
 	text   []byte
 	name   string
@@ -37,7 +37,7 @@ func (w *Writer) family(kind, name, help string, labels []string) {
 	w.text = append(w.text, "# HELP "+name+" "+helpEscapes.Replace(help)+"\n# TYPE "+name+" "+kind+"\n"...)
 }
 
-// Sample writes a sample, with the values of the labels in their order.
+// Sample writes a sample, with label values in the order of the labels.
 func (w *Writer) Sample(value float64, labels ...string) {
 	w.text = append(w.text, w.name...)
 	separator := byte('{')
@@ -76,17 +76,17 @@ func (w *Writer) histogram(h *histogram, name, help string) {
 // Text is what was written.
 func (w *Writer) Text() []byte { return w.text }
 
-// family is a family of gauges, with the names of its labels in one text.
+// family is a family of gauges. labels has space-separated names.
 type family struct{ name, labels, help string }
 
-// gauges are families that are written side by side: each is whole in their text.
+// gauges are families that can be written interleaved; the text has each as a whole.
 type gauges struct {
 	families []family
 	writers  map[string]*Writer
-	host     []string // the value of the label that all samples have first; none without such a label
+	host     []string // value of the first label of all samples, if there is one
 }
 
-// begin begins families. prefix and labels come before those of each.
+// begin begins families. prefix and labels precede those of each.
 func begin(families []family, prefix, labels string) *gauges {
 	g := &gauges{families: families, writers: make(map[string]*Writer, len(families))}
 	for _, f := range families {
@@ -107,7 +107,7 @@ func (g *gauges) text() (text []byte) {
 	return text
 }
 
-// unreadable replaces bytes that are not UTF-8, and NUL, at which Prometheus' parser ends.
+// unreadable replaces bytes that aren't UTF-8, and NUL, which ends Prometheus' parser.
 const unreadable = "\uFFFD"
 
 var (
@@ -115,7 +115,7 @@ var (
 	labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`, "\x00", unreadable)
 )
 
-// appendLabel escapes a label's value. Almost all need no escapes: a fleet has tens of thousands.
+// appendLabel escapes a label value. Few of a fleet's tens of thousands need it.
 func appendLabel(text []byte, label string) []byte {
 	for i := range len(label) {
 		if c := label[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
@@ -126,8 +126,8 @@ func appendLabel(text []byte, label string) []byte {
 }
 
 type histogram struct {
-	bounds []float64 // in ascending order; a value equal to one is in its bucket
-	counts []uint64  // by bucket, and of what is above the last bound
+	bounds []float64 // ascending, inclusive
+	counts []uint64  // per bucket, plus one above the last bound
 	sum    float64
 }
 

@@ -1,6 +1,5 @@
-// Package statedir keeps the memory of a controller, and what operators asked for, for the next run or leader: in a
-// folder (--state-dir), and for an election also in etcd. It also changes what operators asked for while no controller
-// runs.
+// Package statedir keeps a controller's memory, and operators' requests, for the next run or leader: in a folder
+// (--state-dir), and with an election also in etcd. It also accepts operators' requests while no controller runs.
 //
 //	folder, err := statedir.Open("/var/lib/genv-controller")
 //	store := &statedir.Shared{Folder: folder, Cluster: client, Key: "/genv/lab", Self: id, Epoch: epoch}
@@ -30,18 +29,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Folder is a controller.Store in a folder that one controller at a time can use: Open locks it.
+// Folder is a controller.Store in a folder for one controller at a time: Open locks it.
 type Folder struct {
-	Now func() time.Time // time.Now from Open
+	Now func() time.Time // time.Now by default
 
 	folder *folder.Folder
-	lock   *os.File // nil if the folder is only read
+	lock   *os.File // nil if read-only
 }
 
-// ErrInUse says that another controller is using the folder.
+// ErrInUse means that another controller is using the folder.
 var ErrInUse = errors.New("another controller is using this folder")
 
-// Open opens a folder, and creates a missing one. With ErrInUse it also returns a Folder, which doesn't write.
+// Open opens or creates a folder. With ErrInUse it also returns a read-only Folder.
 func Open(dir string) (*Folder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -53,7 +52,7 @@ func Open(dir string) (*Folder, error) {
 	s.folder.Spare = true
 	switch err = s.takeLock(); {
 	case err == nil:
-		for _, name := range []string{MemoryName, operatorName, idName, epochName} { // of saves that were killed
+		for _, name := range []string{MemoryName, operatorName, idName, epochName} { // of killed saves
 			s.folder.RemoveLeftovers(name)
 		}
 	case !errors.Is(err, ErrInUse):
@@ -63,7 +62,7 @@ func Open(dir string) (*Folder, error) {
 	return s, err
 }
 
-// OpenToRead opens a folder that exists, without locking it. The Folder doesn't write, as after ErrInUse.
+// OpenToRead opens an existing folder without locking it. The Folder is read-only, as after ErrInUse.
 func OpenToRead(dir string) (*Folder, error) {
 	opened, err := folder.OpenExisting(dir)
 	if err != nil {
@@ -77,24 +76,24 @@ func OpenToRead(dir string) (*Folder, error) {
 	return &Folder{Now: time.Now, folder: opened}, nil
 }
 
-// Holds reports whether this process locked the folder, and may write there.
+// Holds says whether this process locked the folder, and may write there.
 func (s *Folder) Holds() bool { return s.lock != nil }
 
-// Path is the folder.
+// Path of the folder.
 func (s *Folder) Path() string { return s.folder.Path }
 
 // takeLock locks the folder until it is closed, and writes its PID into the lock file.
 func (s *Folder) takeLock() error {
 	lock, err := s.folder.Lock(lockName, 0)
 	if errors.Is(err, folder.ErrLocked) {
-		holder, _, _ := s.folder.Read(lockName, 32) // unknown if it can't be read
+		holder, _, _ := s.folder.Read(lockName, 32) // maybe unreadable
 		return fmt.Errorf("%w: %s (process %s)", ErrInUse, s.folder.Path, strings.TrimSpace(string(holder)))
 	}
 	if err != nil {
 		return err
 	}
 	pid := fmt.Appendln(nil, os.Getpid())
-	if _, err = lock.WriteAt(pid, 0); err == nil { // a full disk has room for what replaces another PID
+	if _, err = lock.WriteAt(pid, 0); err == nil { // works on a full disk, as it replaces another PID
 		err = lock.Truncate(int64(len(pid)))
 	}
 	if err != nil {
@@ -113,7 +112,7 @@ func checkOwn(path string, status *unix.Stat_t) error {
 	return nil
 }
 
-// read reads a file, unless another user could have written it.
+// read reads a file unless another user could have written it.
 func (s *Folder) read(name string, limit int64) ([]byte, error) {
 	status, err := s.folder.Stat(name)
 	if err = cmp.Or(err, checkOwn(s.folder.Join(name), &status)); err != nil {
@@ -132,7 +131,8 @@ func (s *Folder) Close() error {
 	return s.lock.Close()
 }
 
-// ID names the controller that uses the folder, also after a restart. It isn't replaced: hosts would refuse another.
+// ID names the controller of this folder, also after restarts. A damaged ID isn't replaced, as hosts would refuse
+// another.
 func (s *Folder) ID() (string, error) {
 	if s.lock == nil {
 		return "", ErrInUse
@@ -151,8 +151,8 @@ func (s *Folder) ID() (string, error) {
 	return id, s.folder.Put(idName, []byte(id+"\n"), 0o600, true)
 }
 
-// NextEpoch counts the starts of controllers that use the folder, from 1 on, and returns when the number is on the
-// disk. A count that can't be read is an error: hosts refuse a lower one of the same ID.
+// NextEpoch counts the starts of controllers with this folder, from 1, and returns once the number is on disk. It fails
+// if the count is unreadable, as hosts refuse a lower one for the same ID.
 func (s *Folder) NextEpoch() (uint64, error) {
 	if s.lock == nil {
 		return 0, ErrInUse
@@ -174,9 +174,9 @@ func (s *Folder) NextEpoch() (uint64, error) {
 // MemoryName is the file with the memory.
 const MemoryName = "memory.json"
 
-// Other files. What operators asked for has its own: it holds however long no controller ran, and is written as soon as
-// it changes. What they asked for while no controller ran waits in unrecorded.json for a controller that keeps a
-// record, unless it was recorded at once.
+// Other files. Operators' requests have their own, which holds however long no controller runs, and is written at each
+// change. Requests made while no controller ran wait in unrecorded.json for one that keeps a record, unless recorded at
+// once.
 const (
 	lockName         = "lock"
 	idName           = "controller-id"
@@ -187,7 +187,7 @@ const (
 	maxUnrecorded    = 4 << 20 // bytes
 )
 
-// Load implements controller.Store: it reads the memory of an earlier run, and what operators asked for, if any.
+// Load implements controller.Store: it reads the memory of an earlier run and operators' requests, if any.
 func (s *Folder) Load(context.Context) (controller.FleetMemory, error) {
 	m, _, err := s.load(s.Now())
 	return m, err
@@ -213,7 +213,7 @@ func (s *Folder) load(now time.Time) (m controller.FleetMemory, written time.Tim
 	return m, written, errors.Join(err, unknown)
 }
 
-// Save implements controller.Store. A folder that another controller uses is left as it is.
+// Save implements controller.Store. If another controller uses the folder, it does nothing.
 func (s *Folder) Save(_ context.Context, saved controller.Saved) error {
 	if s.lock == nil {
 		return nil
@@ -227,7 +227,7 @@ func (s *Folder) Save(_ context.Context, saved controller.Saved) error {
 	return nil
 }
 
-// LoadOperator reads what operators asked for. If the file can't be read, enforcement is on hold; it may be missing.
+// LoadOperator reads operators' requests. If the file is unreadable, enforcement is on hold; it may be missing.
 func (s *Folder) LoadOperator(now time.Time) (operator.State, error) {
 	data, err := s.read(operatorName, maxOperatorBytes)
 	switch {
@@ -248,7 +248,7 @@ func (s *Folder) LoadOperator(now time.Time) (operator.State, error) {
 	return state, nil
 }
 
-// KeepOperator writes what operators asked for, unless another controller is using the folder.
+// KeepOperator writes operators' requests, unless another controller uses the folder.
 func (s *Folder) KeepOperator(state operator.State, now time.Time) error {
 	if s.lock == nil {
 		return ErrInUse
@@ -263,7 +263,7 @@ func (s *Folder) KeepOperator(state operator.State, now time.Time) error {
 	return s.putOperator(data)
 }
 
-// putOperator writes the file, or removes it if operators asked for nothing.
+// putOperator writes the file, or removes it if there are no requests.
 func (s *Folder) putOperator(data []byte) (err error) {
 	if len(data) > 0 {
 		err = s.folder.Put(operatorName, data, 0o600, true)
@@ -276,7 +276,7 @@ func (s *Folder) putOperator(data []byte) (err error) {
 	return nil
 }
 
-// Operate carries out an action while no controller runs. It is recorded first: in log, or for the next controller.
+// Operate carries out an action while no controller runs. First it is recorded: in log, or for the next controller.
 func (s *Folder) Operate(
 	who operator.Author, a *operator.Action, log controller.Recorder, now time.Time,
 ) (string, error) {
@@ -330,7 +330,7 @@ func (s *Folder) unrecorded() ([]audit.Record, error) {
 	return records, nil
 }
 
-// RecordWaiting records what operators asked for while no controller ran; after a crash perhaps twice. The rest waits.
+// RecordWaiting records requests made while no controller ran; after a crash maybe twice.
 func (s *Folder) RecordWaiting(log controller.Recorder) error {
 	if s.lock == nil {
 		return nil

@@ -17,54 +17,55 @@ import (
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
-// Cluster is where Shared keeps the memory; *etcd.Gateway is one.
+// Cluster is where Shared keeps the memory, such as *etcd.Gateway.
 type Cluster interface {
 	Get(ctx context.Context, key string) (*etcd.KeyValue, error)
-	// PutAfter writes nothing, and returns etcd.ErrConflict, unless guard was created, and key modified, in a revision.
+	// PutAfter writes only if guard was created, and key modified, in these revisions. Otherwise it returns
+	// etcd.ErrConflict.
 	PutAfter(
 		ctx context.Context, guard string, created uint64, key string, modified uint64, value []byte,
 	) (uint64, error)
 }
 
-// Shared is a controller.Store for one term of a leader: in etcd, for the next leader, and in the leader's own folder.
+// Shared is a controller.Store for one term of a leader: in etcd, for the next leader, and in its own folder.
 type Shared struct {
 	Folder   *Folder
 	Cluster  Cluster
 	Key      string    // of the election
-	Self     string    // the id of this controller
+	Self     string    // ID of this controller
 	Epoch    uint64    // of the term
-	Followed time.Time // when another controller was last seen to lead, by the clock of this one; zero if none was
+	Followed time.Time // when another controller last led, by our clock; zero if none did
 
-	known    bool   // modified is known
-	modified uint64 // the revision in which the document was written last
+	known    bool   // modified is valid
+	modified uint64 // revision of the last write of the document
 }
 
-// sharedMemory is what etcd has, as compressed JSON.
+// sharedMemory is the content in etcd, as compressed JSON.
 type sharedMemory struct {
 	Schema string           `json:"schema"`
-	Time   time.Time        `json:"time"` // when it was written, by the clock of the leader
-	By     string           `json:"by"`   // the id of the leader
+	Time   time.Time        `json:"time"` // of the write, by the leader's clock
+	By     string           `json:"by"`   // ID of the leader
 	Saved  controller.Saved `json:"saved"`
 }
 
 const (
 	schema      = "genv.controller.shared/1"
-	maxShared   = 1 << 20   // bytes of a compressed document: requests to etcd have at most 1.5 MiB
-	maxDocument = 256 << 20 // bytes of JSON that are read: anyone who can write to etcd may have made it up
+	maxShared   = 1 << 20   // compressed bytes: etcd's requests are limited to 1.5 MiB
+	maxDocument = 256 << 20 // bytes of JSON: anyone who can write to etcd may have made it
 
-	// saveWithin is how long etcd may take to keep a memory: enough to ask a second member. What waits is sent then.
+	// saveWithin limits a save: enough to ask a second member. Pending orders are sent then.
 	saveWithin   = 2 * time.Second
-	loadTries    = 10 // how often a new leader asks, each time for as long as saveWithin, while it leads
+	loadTries    = 10 // attempts of a new leader, each up to saveWithin, while it leads
 	loadAgain    = 100 * time.Millisecond
-	writesWithin = 15 * time.Second // how old a document usually is at most while its writer leads
+	writesWithin = 15 * time.Second // usual maximum age of a document while its writer leads
 )
 
 func sharedKey(key string) string { return key + "/memory/document" }
 
-// ErrTooLarge says that of a memory only what operators asked for is in etcd.
+// ErrTooLarge means that etcd has only operators' requests.
 var ErrTooLarge = errors.New("it is too large for etcd")
 
-// NotSharedError says that a memory is only in the folder.
+// NotSharedError means that a memory is only in the folder.
 type NotSharedError struct{ Err error }
 
 func (e *NotSharedError) Error() string {
@@ -73,8 +74,8 @@ func (e *NotSharedError) Error() string {
 
 func (e *NotSharedError) Unwrap() error { return e.Err }
 
-// Load implements controller.Store: it returns the memory of the previous leader, from etcd or, if that was this
-// controller, from its folder, which also has what could not be written to etcd.
+// Load implements controller.Store. It returns the previous leader's memory from etcd or, if this controller led, from
+// its folder, which also has what couldn't be written to etcd.
 func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
 	now := s.Folder.Now()
 	own, ownTime, ownErr := s.Folder.load(now)
@@ -91,14 +92,14 @@ func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
 	}
 	m, err := d.decode(now, s.Followed)
 	status, statErr := s.Folder.folder.Stat(operatorName)
-	if statErr == nil && time.Unix(status.Mtim.Unix()).After(d.Time) { // it was changed while no controller ran
+	if statErr == nil && time.Unix(status.Mtim.Unix()).After(d.Time) { // changed while no controller ran
 		m.Operator = m.Operator.With(own.Operator)
 	}
 	return m, err
 }
 
-// decode returns the memory of a document, with times by the clock of this controller. The leader's clock was ahead if
-// the document is of the future, and behind if the leader was seen long after it.
+// decode returns a document's memory, with times by our clock. The leader's clock was ahead if the document is from the
+// future, and behind if the leader was seen long after it.
 func (d *sharedMemory) decode(now, followed time.Time) (m controller.FleetMemory, err error) {
 	behind := min(0, now.Sub(d.Time))
 	if late := followed.Sub(d.Time); late > writesWithin {
@@ -127,10 +128,9 @@ func (d *sharedMemory) decode(now, followed time.Time) (m controller.FleetMemory
 	return m, errors.Join(err, lost)
 }
 
-// errDamaged says that the document can't be read.
 var errDamaged = errors.New("it is damaged")
 
-// read reads the document; nil if there is none. While this controller leads it asks again: it may do nothing before.
+// read reads the document; nil if there is none. It retries while this controller leads, which may do nothing before.
 func (s *Shared) read(ctx context.Context) (*sharedMemory, error) {
 	var entry *etcd.KeyValue
 	var err error
@@ -164,7 +164,7 @@ func (s *Shared) get(ctx context.Context) (*etcd.KeyValue, error) {
 	return entry, nil
 }
 
-// Save implements controller.Store. After a *NotSharedError this leader goes on, but no other controller can take over.
+// Save implements controller.Store. After a *NotSharedError this leader continues, but no other can take over.
 func (s *Shared) Save(ctx context.Context, saved controller.Saved) error {
 	kept := s.Folder.Save(ctx, saved)
 	if err := s.share(ctx, saved); err != nil {
@@ -186,7 +186,7 @@ func (s *Shared) share(ctx context.Context, saved controller.Saved) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, saveWithin)
 	defer cancel()
-	if !s.known { // a write without an answer may have been carried out, or be carried out late
+	if !s.known { // a write without an answer may take effect, even late
 		if _, err := s.get(ctx); err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (s *Shared) share(ctx context.Context, saved controller.Saved) error {
 	return err
 }
 
-// Written is when a leader wrote its memory to etcd last, by its clock; zero if none has.
+// Written is when a leader last wrote its memory to etcd, by its clock; zero if never.
 func Written(ctx context.Context, cluster Cluster, key string) (time.Time, error) {
 	entry, err := cluster.Get(ctx, sharedKey(key))
 	if err != nil || entry == nil {
@@ -219,7 +219,7 @@ func pack(value any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// unpack reads what pack returned. JSON of more than maxDocument bytes is an error, too.
+// unpack reverses pack. JSON over maxDocument bytes is an error.
 func unpack(data []byte, value any) error {
 	var text []byte
 	r, err := gzip.NewReader(bytes.NewReader(data))

@@ -20,26 +20,26 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-const lookEvery = time.Second // for changes of a file, if anybody connects
+const lookEvery = time.Second // minimum time between checks for changes
 
-// Access is who may use a TCP listener: a file in the format of Prometheus' web.config.file. It follows changes of the
-// file and of those that it names. While they can't be used, what was read before stays in force.
+// Access controls who may use a TCP listener, by a file in the format of Prometheus' web.config.file. It follows
+// changes of the file and the files it names. While they can't be used, the previous rules stay in force.
 type Access struct {
 	path   string
 	now    func() time.Time
 	failed func(error)
-	turns  quota.Turns[string] // one check runs at a time, and clients take turns
-	key    []byte              // of remembered passwords
+	turns  quota.Turns[string] // one check at a time, clients in turn
+	key    []byte              // for the hashes of remembered passwords
 
 	mu     sync.Mutex
 	looked time.Time
-	files  []string // that were read last, also if they can't be used
+	files  []string // last read, even if unusable
 	state  string   // of the files
 	rules  *accessRules
-	right  map[[sha256.Size]byte]time.Time // until when passwords are remembered
+	right  map[[sha256.Size]byte]time.Time // remembered passwords, until when
 }
 
-// OpenAccess reads a file. failed is called when a change of it can't be used.
+// OpenAccess reads the file. failed is called when a change can't be used.
 func OpenAccess(path string, now func() time.Time, failed func(error)) (*Access, error) {
 	a := &Access{path: path, now: now, failed: failed, key: make([]byte, 32)}
 	a.turns.Most = maxWaiting
@@ -52,7 +52,7 @@ func OpenAccess(path string, now func() time.Time, failed func(error)) (*Access,
 	return a, nil
 }
 
-// set puts rules in force. They are read once more at the next look: a file may have changed meanwhile.
+// set puts rules in force. The next look reads them again, as a file may have changed meanwhile.
 func (a *Access) set(rules *accessRules) {
 	a.rules, a.files, a.state, a.right = rules, rules.files, "", make(map[[sha256.Size]byte]time.Time)
 }
@@ -60,10 +60,10 @@ func (a *Access) set(rules *accessRules) {
 // Demands are what clients need.
 type Demands struct {
 	TLS, Passwords bool
-	Certificates   bool // of clients, which are verified
+	Certificates   bool // of clients, and they are verified
 }
 
-// Demands are those of the file.
+// Demands returns what the file demands.
 func (a *Access) Demands() Demands { return a.current().demands() }
 
 func (r *accessRules) demands() Demands {
@@ -73,7 +73,7 @@ func (r *accessRules) demands() Demands {
 	}
 }
 
-// TLS is the configuration of a server; nil without a tls_server_config.
+// TLS returns the server's configuration; nil without a tls_server_config.
 func (a *Access) TLS() *tls.Config {
 	if a.current().tls == nil {
 		return nil
@@ -91,7 +91,7 @@ func (a *Access) current() *accessRules {
 	return a.rules
 }
 
-// refresh reads the files again if one of them changed. The caller holds the lock.
+// refresh rereads the files if one changed. The caller holds the lock.
 func (a *Access) refresh() {
 	now := a.now()
 	if now.Sub(a.looked) < lookEvery && !now.Before(a.looked) {
@@ -107,7 +107,7 @@ func (a *Access) refresh() {
 		err = weaker(a.rules.demands(), rules.demands())
 	}
 	if err != nil {
-		if a.state = state; rules != nil && !slices.Equal(rules.files, a.files) { // what it names may come later
+		if a.state = state; rules != nil && !slices.Equal(rules.files, a.files) { // a named file may come later
 			a.files, a.state = rules.files, folder.Stamp(rules.files...)
 		}
 		a.failed(fmt.Errorf("what was read before stays in force: %w", err))
@@ -132,15 +132,15 @@ func weaker(before, after Demands) error {
 }
 
 const (
-	maxCost       = 14      // of a password's hash: a second
-	maxAccessFile = 4 << 20 // bytes of each file that is read
+	maxCost       = 14      // of a password's hash; takes a second
+	maxAccessFile = 4 << 20 // bytes per file
 )
 
 type accessRules struct {
-	files   []string          // that it consists of: after itself a certificate, its key and a client CA
-	tls     *tls.Config       // nil for none
+	files   []string          // itself, certificate, key, client CA
+	tls     *tls.Config       // may be nil
 	hashes  map[string][]byte // by user
-	slowest []byte            // the hash that takes longest, for unknown users
+	slowest []byte            // for unknown users, so that they take as long
 }
 
 var clientAuthTypes = map[string]tls.ClientAuthType{
@@ -150,7 +150,7 @@ var clientAuthTypes = map[string]tls.ClientAuthType{
 	"RequireAndVerifyClientCert": tls.RequireAndVerifyClientCert,
 }
 
-// readAccess reads a file and those that it names. With an error of one of those it returns their names, too.
+// readAccess reads a file and the files it names. After an error in one of those, the result still has their names.
 func readAccess(path string) (*accessRules, error) {
 	data, err := folder.ReadRegular(path, maxAccessFile)
 	if err != nil {
@@ -167,7 +167,7 @@ func readAccess(path string) (*accessRules, error) {
 		"basic_auth_users": r.parseUsers,
 	})
 	if failed, ok := errors.AsType[*strictyaml.ParseError](doc.Err()); ok {
-		failed.Source = "" // the line may have the hash of a password
+		failed.Source = "" // the line may have a password's hash
 		return nil, failed
 	}
 	if server == nil {
@@ -185,7 +185,7 @@ func (r *accessRules) parseUsers(n *strictyaml.Node) {
 	n.Each(func(key, value *strictyaml.Node) {
 		user, hash := key.Scalar(), value.Text()
 		if hash == "" {
-			return // it has its error
+			return // already reported
 		}
 		cost, err := bcrypt.Cost([]byte(hash))
 		switch {
@@ -206,8 +206,8 @@ func (r *accessRules) parseUsers(n *strictyaml.Node) {
 	}
 }
 
-// parseTLS doesn't offer HTTP/2, as the program may be built without that, and no resumption, which could outlive the
-// certificates of clients.
+// parseTLS offers neither HTTP/2, as the program may be built without it, nor resumption, which could outlive client
+// certificates.
 func (r *accessRules) parseTLS(n *strictyaml.Node) {
 	r.tls = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, SessionTicketsDisabled: true}
 	var cert, key, clientCA string

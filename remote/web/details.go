@@ -17,7 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-const maxEvents = 100 // of a page
+const maxEvents = 100 // per page
 
 type gpuRow struct {
 	*gpus.Row
@@ -59,30 +59,30 @@ func (p *page) gpuRows(list []gpus.Row) (rows []gpuRow) {
 	return rows
 }
 
-// Columns are those of a table of GPUs, without the host on its own page.
+// Columns are those of a table of GPUs. A host's own page omits the host.
 func (p *page) Columns() []gpus.Column {
 	return slices.DeleteFunc(gpus.Columns(), func(c gpus.Column) bool {
 		return c.Page == "" || c.Page == "Host" && strings.HasPrefix(p.Path, "/h/")
 	})
 }
 
-// userPage asks the database before the page is rendered: it may be slow.
+// userPage queries the database before rendering, as that may be slow.
 func (s *server) userPage(w http.ResponseWriter, r *http.Request) {
 	user := snapshot.Username(r.PathValue("user"))
 	hours := s.hours(r.Context(), user)
 	s.page(func(p *page, _ *http.Request) (string, any) { return s.ofUser(p, user, hours) })(w, r)
 }
 
-// ofUser is of a user who has or had something. With hidden names it says the same of all others, if they exist or not.
+// ofUser is for a user who has or had something. With hidden names it says the same about all others, existing or not.
 func (s *server) ofUser(p *page, user snapshot.Username, hours *usage.ReportRow) (string, any) {
 	type userBody struct {
 		live.FleetUser
 		GPUs     []gpuRow
 		Findings []*live.Finding
 		Ended    []live.FleetEvent // what was done
-		Recorded bool              // Ended has what was done before this run
-		Partly   bool              // and some of that may be missing
-		Hours    *usage.ReportRow  // of the last days; nil if there are none
+		Recorded bool              // Ended includes earlier runs
+		Partly   bool              // some of that may be missing
+		Hours    *usage.ReportRow  // nil if there are none
 		Days     int
 	}
 	if p.Hidden && user != p.view.self {
@@ -141,7 +141,7 @@ func findingsPage(p *page, _ *http.Request) (string, any) {
 	return "findings", findingsBody{all, p.events(func(*live.FleetEvent) bool { return true })}
 }
 
-// findings are those that are selected: what is done now before what waits.
+// findings returns the selected ones: those acted on now before those that wait.
 func (p *page) findings(selected func(*live.Finding) bool) (list []*live.Finding) {
 	for _, pending := range []bool{false, true} {
 		for i := range p.Fleet.Findings {
@@ -165,10 +165,10 @@ func (p *page) events(selected func(*live.FleetEvent) bool) (list []live.FleetEv
 	return list
 }
 
-// Since is for how long something is the case.
+// Since formats the time since.
 func (p *page) Since(since time.Time) string { return span(p.Now.Sub(since)) }
 
-// Idle is for how long a GPU was seen idle; empty for less than a minute.
+// Idle formats how long a GPU has been seen idle; empty below a minute.
 func (p *page) Idle(since time.Time) string {
 	if since.IsZero() || p.Now.Sub(since) < time.Minute {
 		return ""
@@ -176,7 +176,7 @@ func (p *page) Idle(since time.Time) string {
 	return p.Since(since)
 }
 
-// Exemptions are those that name a user or a host; all without either.
+// Exemptions returns those that match the user or host, if given.
 func (p *page) Exemptions(user snapshot.Username, host snapshot.Hostname) policy.ExemptionList {
 	return slices.DeleteFunc(slices.Clone(p.Fleet.Exemptions), func(e policy.Exemption) bool {
 		return user != "" && e.User != user || host != "" && e.Host != host

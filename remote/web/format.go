@@ -40,9 +40,9 @@ var functions = template.FuncMap{
 	"usageName": func(by, key string) string { return line(usage.Shown(by, key)) },
 }
 
-const maxItems = 20 // of a list, unless a template says: hosts and users can make it as long as they like
+const maxItems = 20 // limit of lists, unless a template has another: hosts and users can make them arbitrarily long
 
-// first is the beginning of a list; more is how much is left out.
+// first is the start of a list; more is the number of items left out.
 func first(list any, most ...int) any {
 	v := reflect.ValueOf(list)
 	return v.Slice(0, v.Len()-more(list, most...)).Interface()
@@ -108,7 +108,7 @@ func model(s string) string {
 
 func line(s string) string { return text.Shorten(text.OneLine(s), maxLine) }
 
-// userPath is empty for a name that can't be in a path.
+// userPath is empty for a name that doesn't fit into a path.
 func userPath(user snapshot.Username) string { return pathOf("/u/", string(user)) }
 
 func hostPath(host snapshot.Hostname) string { return pathOf("/h/", string(host)) }

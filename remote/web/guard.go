@@ -23,7 +23,7 @@ import (
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
-// userHeaders are where oauth2-proxy and others say who the user is.
+// userHeaders are the headers in which oauth2-proxy and others name the user.
 var userHeaders = []string{"X-Forwarded-User", "X-Auth-Request-User"}
 
 type contextKey struct{}
@@ -62,8 +62,8 @@ func (s *server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// AnswersTo reports whether a Host header has a name of loopback, or one of others. Without that, any web site could
-// read the page through its visitors' browsers (DNS rebinding).
+// AnswersTo says whether a Host header names loopback or one of others. Otherwise any web site could read the page
+// through its visitors' browsers (DNS rebinding).
 func AnswersTo(host string, others []string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -92,7 +92,8 @@ func (s *server) knowsUsers() bool {
 	return s.options.Proxied || s.options.Access != nil && s.options.Access.Demands().Passwords
 }
 
-// headerUser is the user that a proxy names. One of two different names may come from the browser.
+// headerUser returns the user named by a proxy. Of two different names, one may come from the browser, so that is
+// refused.
 func headerUser(header http.Header) (snapshot.Username, int) {
 	var user string
 	for _, name := range userHeaders {
@@ -109,15 +110,15 @@ func headerUser(header http.Header) (snapshot.Username, int) {
 	return snapshot.Username(user), http.StatusOK
 }
 
-// Bounds of how much a server works for those who guess passwords.
+// Bounds on work for password guessers.
 const (
-	maxWaiting  = 32 // checks of a client
+	maxWaiting  = 32 // checks per client
 	maxRight    = 1024
 	rightFor    = 10 * time.Minute
 	maxUserName = 256 // bytes
 )
 
-// Protect asks for a password where the file has users. Only /-/…, which says nothing about anybody, is for all.
+// Protect requires a password if the file has users, except for /-/…, which says nothing about anyone.
 func (a *Access) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, status := a.login(r); status != http.StatusOK {
@@ -154,7 +155,7 @@ func (a *Access) login(r *http.Request) (snapshot.Username, int) {
 	return snapshot.Username(user), http.StatusOK
 }
 
-// clientOf is an address, or a network of IPv6: a client may have all addresses of that.
+// clientOf returns the address or, for IPv6, its network, as a client may have all addresses in it.
 func clientOf(remote string) string {
 	address, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -168,8 +169,8 @@ func clientOf(remote string) string {
 	return network.String()
 }
 
-// check reports whether a user has a password, after as much time for an unknown user as for a known one. What was
-// right is remembered for some minutes, unless the files change. The error says that nothing was checked.
+// check says whether a user has this password. Unknown users take as long as known ones. Right passwords are remembered
+// for some minutes, unless the files change. After an error nothing was checked.
 func (a *Access) check(ctx context.Context, client, user, password string) (bool, error) {
 	if _, _, known := a.lookUp(user, password); known {
 		return true, nil
@@ -180,7 +181,7 @@ func (a *Access) check(ctx context.Context, client, user, password string) (bool
 	}
 	defer done()
 	hash, id, known := a.lookUp(user, password)
-	if known { // a page asks for several things at once
+	if known { // a page makes several requests at once
 		return true, nil
 	}
 	right := bcrypt.CompareHashAndPassword(hash, []byte(password)) == nil

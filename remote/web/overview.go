@@ -18,12 +18,12 @@ import (
 
 const (
 	maxModels = 50
-	manyHosts = 100 // from which on they are drawn smaller
-	maxCells  = 64  // GPUs of a host that have letters
+	manyHosts = 100 // from here on they are drawn smaller
+	maxCells  = 64  // GPUs per host with letters
 )
 
 type hostFilter struct {
-	Query string // a part of the name of a host or of a user
+	Query string // part of a host's or user's name
 	Model string
 	Free  bool
 }
@@ -33,7 +33,7 @@ func filterOf(r *http.Request) hostFilter {
 	return hostFilter{text.Cut(strings.TrimSpace(q.Get("q")), 64), text.Cut(q.Get("model"), 256), q.Get("free") != ""}
 }
 
-// Any reports whether anything is left out.
+// Any says whether the filter hides anything.
 func (f hostFilter) Any() bool { return f != hostFilter{} }
 
 func (f hostFilter) key() string {
@@ -58,20 +58,20 @@ func (f hostFilter) selects(h *live.FleetHost) bool {
 	return true
 }
 
-// Dense reports whether hosts are drawn small.
+// Dense says whether hosts are drawn small.
 func (p *page) Dense() bool { return len(p.Fleet.Hosts) >= manyHosts }
 
 type modelRow struct {
 	Model  string
 	Counts gpus.StateCounts
-	Free   []tile // where some are free, those with most first
+	Free   []tile // hosts with free ones, most first
 	Search string
 }
 
 type tile struct {
 	*live.FleetHost
 	Counts gpus.StateCounts
-	Cells  template.HTML // the letters of its GPUs
+	Cells  template.HTML // letters of its GPUs
 }
 
 func overview(p *page, r *http.Request) (string, any) {
@@ -147,7 +147,7 @@ type cell struct {
 // Letter is the mark.
 func (c *cell) Letter() string { return string(rune(c.mark)) }
 
-// html is one GPU in the grid of hosts. With thousands of them a template is several times slower.
+// html renders one GPU in the grid of hosts. For thousands, a template is several times slower.
 func (c *cell) html() template.HTML {
 	return template.HTML(`<i class="` + c.Class + `">` + c.Letter() + `</i>`) //nolint:gosec // constants only
 }
@@ -186,7 +186,7 @@ func words(c gpus.StateCounts) string {
 	return strings.Join(list, ", ")
 }
 
-// Bars consist of numbers and classes only, so that the texts of hosts can't get into them.
+// Bars contain only numbers and classes, so that texts of hosts can't get into them.
 
 func bar(c gpus.StateCounts) template.HTML {
 	rects, x := "", 0.0

@@ -28,25 +28,25 @@ var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html"))
 })
 
-// pageFunc returns a template and its data. An empty name is for a page that doesn't exist.
+// pageFunc returns a template and its data; an empty name if the page doesn't exist.
 type pageFunc func(p *page, r *http.Request) (name string, body any)
 
 type page struct {
 	Title   string
 	Path    string
 	Fleet   *live.Index
-	Hidden  bool         // names of others are hidden
-	Me      bool         // it may be known who asks
-	Usage   bool         // there are reports of usage
-	Query   template.URL // of the same as JSON
+	Hidden  bool         // others' names are hidden
+	Me      bool         // the viewer's name may be known
+	Usage   bool         // usage reports exist
+	Query   template.URL // of the same report as JSON
 	Now     time.Time
-	Version string // of the script and the styles
+	Version string // of script and styles
 	Body    any
 
 	view *viewer
 }
 
-// Stale reports whether the state is older than it should be.
+// Stale says whether the state is older than it should be.
 func (p *page) Stale() bool {
 	return p.Fleet.Cycle > 0 && p.Now.Sub(p.Fleet.Time).Seconds() > 3*max(p.Fleet.Interval, 10)
 }
@@ -55,7 +55,7 @@ func (s *server) page(of pageFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { s.servePage(w, r, filterOf(r).key(), of) }
 }
 
-// servePage has in key what the page shows besides its path and its viewer.
+// servePage serves a page from the cache. key is what it shows besides path and viewer.
 func (s *server) servePage(w http.ResponseWriter, r *http.Request, key string, of pageFunc) {
 	v, now := s.view(r), s.options.Now()
 	fleet := v.Fleet()
@@ -103,7 +103,7 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, why 
 	w.WriteHeader(status)
 	p := &page{Title: http.StatusText(status), Fleet: live.NewIndex(new(live.FleetState)), Version: staticVersion()}
 	p.Body = why
-	_ = templates().ExecuteTemplate(w, "message", p) // the browser may have gone
+	_ = templates().ExecuteTemplate(w, "message", p) // the browser may be gone
 }
 
 //go:embed static
@@ -117,13 +117,13 @@ var staticKinds = map[string]string{
 var staticVersion = sync.OnceValue(func() string {
 	hash := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(staticKinds)) {
-		content, _ := staticFiles.ReadFile("static/" + name) // it is embedded
+		content, _ := staticFiles.ReadFile("static/" + name) // embedded
 		hash.Write(content)
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:8])
 })
 
-// static allows browsers to keep files of this version.
+// static lets browsers cache files of this version.
 func static(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	kind, exists := staticKinds[name]
@@ -140,8 +140,8 @@ func static(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	freshFor = 2 * time.Second // a rendered page is served for so long, and its ages are right to this
-	maxPages = 64              // of a revision. One of 1,000 hosts takes half a megabyte.
+	freshFor = 2 * time.Second // how long a rendered page is served, and so the error of its ages
+	maxPages = 64              // per revision; one of 1,000 hosts takes half a megabyte
 )
 
 type rendered struct {
@@ -150,9 +150,9 @@ type rendered struct {
 	body, compressed []byte
 }
 
-// pageCache has pages, each rendered once for all who ask at the same time.
+// pageCache renders each page once for all concurrent viewers.
 type pageCache struct {
-	rendering sync.Mutex // one at a time: enforcement needs the machine too
+	rendering sync.Mutex // one at a time, as enforcement needs the machine too
 
 	mu       sync.Mutex
 	revision uint64
@@ -185,8 +185,8 @@ func newRendered(status int, body []byte) *rendered {
 	hash := fnv.New64a()
 	_, _ = hash.Write(body)
 	var compressed bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&compressed, gzip.BestSpeed) // it is a level
-	_, _ = z.Write(body)                                     // a buffer takes all
+	z, _ := gzip.NewWriterLevel(&compressed, gzip.BestSpeed) // a valid level
+	_, _ = z.Write(body)                                     // never fails
 	_ = z.Close()
 	return &rendered{status, fmt.Sprintf(`W/"%x"`, hash.Sum64()), body, compressed.Bytes()}
 }
@@ -209,6 +209,6 @@ func (p *rendered) send(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // the browser may have gone
+		_, _ = w.Write(body) // the browser may be gone
 	}
 }

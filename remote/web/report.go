@@ -20,7 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-var ranges = []int{7, 30, 90} // days that a report can be about, besides own dates
+var ranges = []int{7, 30, 90} // days of a report, unless it has dates
 
 const (
 	defaultTop = 20
@@ -28,14 +28,14 @@ const (
 )
 
 type request struct {
-	Days         int    // of the last ones; 0 for own dates
-	Since, Until string // own dates; until midnight before the last one
+	Days         int    // 0: by dates
+	Since, Until string // dates; up to the midnight that starts the last one
 	Top          int
 	query        usage.Query
 }
 
 func choices(hidden bool) []string {
-	// groups have the names of users on many systems
+	// on many systems groups have the names of users
 	return slices.DeleteFunc(usage.Choices(), func(by string) bool { return hidden && by == usage.ByGroup })
 }
 
@@ -134,7 +134,7 @@ func (s *server) report(r *http.Request, v *viewer) (a request, d *usage.Report,
 	if err != nil {
 		return a, nil, status, err
 	}
-	shown := *read // others have it too
+	shown := *read // others share it
 	d = &shown
 	d.Rows = slices.Clone(d.Rows)
 	if hidden && d.By == usage.ByUser {
@@ -142,21 +142,21 @@ func (s *server) report(r *http.Request, v *viewer) (a request, d *usage.Report,
 	}
 	d.Top(a.Top)
 	if d.Until.After(now) {
-		d.Until = now.Truncate(time.Second) // the hour that isn't over counts as far as it is known
+		d.Until = now.Truncate(time.Second) // the current hour counts as far as known
 	}
 	return a, d, http.StatusOK, nil
 }
 
-const hoursTimeout = 2 * time.Second // for which the page of a user waits for the usage database
+const hoursTimeout = 2 * time.Second // a user's page waits this long for the usage database
 
-// hours is what a user had in the last days; nil if nothing is recorded or can't be read, which reports say.
+// hours returns a user's usage in the last days; nil if there is none or it is unreadable, which reports say.
 func (s *server) hours(ctx context.Context, user snapshot.Username) *usage.ReportRow {
 	if s.options.Usage == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, hoursTimeout)
 	defer cancel()
-	lately, _ := readReport(nil, false, s.options.Now()) // nothing of it can be wrong
+	lately, _ := readReport(nil, false, s.options.Now()) // never fails
 	lately.query.Days = false
 	d, err := s.options.Usage.Report(ctx, lately.query)
 	if err != nil {
@@ -207,5 +207,5 @@ func (s *server) reportDocument(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(d) // the client may have gone
+	_ = json.NewEncoder(w).Encode(d) // the client may be gone
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage"
 )
 
-// chart is a picture of GPU hours by day, stacked by what the rows of a report are. Widths are in per cent, so that
-// it fits every screen; heights are in pixels.
+// chart shows GPU hours by day, stacked by the rows of a report. Widths are in per cent, to fit every screen; heights
+// are in pixels.
 type chart struct {
-	By, Unit string       // day, or month for a long time
-	Lines    []chartLabel // of the grid, with their hours
+	By, Unit string       // day, or month for long periods
+	Lines    []chartLabel // grid lines, with their hours
 	Columns  []chartColumn
 	Series   []chartPart // without times
 	Idle     bool        // some of it was idle
-	Unknown  bool        // of some it isn't known
+	Unknown  bool        // some of it is unknown
 }
 
 type chartLabel struct {
@@ -29,12 +29,12 @@ type chartLabel struct {
 }
 
 type chartColumn struct {
-	Date, Label      string // Label is empty where there is no room for one
+	Date, Label      string // Label is empty if there is no room
 	X, Middle, Width float64
-	Parts            []chartPart // of each series
+	Parts            []chartPart // per series
 }
 
-// chartPart is what a row of the report has of a day, and where that is drawn.
+// chartPart is a row's share of a day, and where it is drawn.
 type chartPart struct {
 	Number                    int    // of the colour
 	Key                       string // of the row
@@ -43,11 +43,11 @@ type chartPart struct {
 }
 
 const (
-	chartTop     = 14.0  // the uppermost line
-	chartHeight  = 200.0 // between the lines for 0 and for the most
-	chartColours = 7     // and one for all others
-	chartLabels  = 5     // that have room on a phone
-	chartMaxDays = 100   // beyond, columns are months
+	chartTop     = 14.0  // top line
+	chartHeight  = 200.0 // from the line of 0 to the top line
+	chartColours = 7     // plus one for all others
+	chartLabels  = 5     // that fit on a phone
+	chartMaxDays = 100   // columns are months beyond this
 )
 
 func newChart(d *usage.Report) *chart {
@@ -72,7 +72,7 @@ func newChart(d *usage.Report) *chart {
 			a := days[part.Key][date]
 			part.Used += a.Used
 			part.Idle += a.Idle
-			part.Unknown += a.Unknown + max(0, a.Attached-a.Used-a.Idle) // attached, and its processes are unknown
+			part.Unknown += a.Unknown + max(0, a.Attached-a.Used-a.Idle) // attached, but its processes are unknown
 		}
 	}
 	most := int64(0)
@@ -102,7 +102,7 @@ func (c *chartColumn) total() (sum int64) {
 	return sum
 }
 
-// draw places everything. most is in seconds, of a day.
+// draw places everything. most is the largest column in seconds.
 func (c *chart) draw(most float64) {
 	step := stepOf(most / 3600)
 	top := math.Ceil(most/3600/step) * step
@@ -132,7 +132,7 @@ func (c *chart) draw(most float64) {
 	}
 }
 
-// stepOf is the distance of the grid's lines in hours: 1, 2 or 5 times a power of ten.
+// stepOf is the grid's step in hours: 1, 2 or 5 times a power of ten.
 func stepOf(hours float64) float64 {
 	least := hours / 4
 	power := math.Pow(10, math.Floor(math.Log10(least)))
@@ -147,7 +147,7 @@ func shortDate(date string) string {
 	return date
 }
 
-// WriteReport writes a page that needs no other file, and has no script.
+// WriteReport writes a self-contained page without scripts.
 func WriteReport(w io.Writer, d *usage.Report) error {
 	style, err := staticFiles.ReadFile("static/style.css")
 	if err != nil {

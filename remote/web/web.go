@@ -3,8 +3,8 @@
 //	handler := web.New(feed, web.Options{Now: time.Now, Names: web.AllNames})
 //
 // It only reads. The pages are rendered on the server and work without JavaScript; with it, they follow the server-sent
-// events of remote/live. What comes from hosts and users is escaped by html/template, and shortened. What a viewer may
-// see is decided once, by a live.Source, and not by the pages.
+// events of remote/live. Text from hosts and users is escaped by html/template, and shortened. A live.Source decides
+// what a viewer may see, once for all pages.
 package web
 
 import (
@@ -18,31 +18,31 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Names says which users' names a viewer gets to see.
+// Names says which users' names a viewer sees.
 type Names string
 
 // The values of --web-names.
 const (
 	AllNames Names = "all"
-	OwnName  Names = "self" // of the user who is logged in
+	OwnName  Names = "self" // of the logged-in user
 	NoNames  Names = "none"
 )
 
-// Options are how a fleet is shown, and to whom.
+// Options say how a fleet is shown, and to whom.
 type Options struct {
 	Now   func() time.Time
 	Names Names
-	Hosts []string // that requests may be for, besides loopback
-	// Access has the users who may look; nil for everybody who can connect.
+	Hosts []string // names of this server besides loopback
+	// Access has the users who may look; nil: everyone who can connect.
 	Access *Access
-	// Proxied says that a trusted proxy says in a header who the user is. Only the proxy may be able to connect then.
+	// Proxied: a trusted proxy names the user in a header. Only the proxy may be able to connect.
 	Proxied bool
-	Failed  func(error)   // called with errors that aren't the viewer's; nil for nothing
-	Usage   *usage.Reader // nil for none
-	// Recorded is what was ended before this run, the oldest first, and whether that is all of it; nil for no record.
+	Failed  func(error)   // gets errors that aren't the viewer's; may be nil
+	Usage   *usage.Reader // may be nil
+	// Recorded returns what was ended before this run, oldest first, and whether it is complete; may be nil.
 	Recorded func() (list []audit.HistoryEntry, complete bool)
-	// Mount adds handlers of other paths, such as /metrics, with the same checks; nil for none. With hideUsers they
-	// must name no user.
+	// Mount adds handlers of other paths, such as /metrics, behind the same checks; may be nil. With hideUsers they
+	// must not name users.
 	Mount func(mux *http.ServeMux, hideUsers bool)
 }
 
@@ -53,7 +53,7 @@ type server struct {
 	pages   pageCache
 
 	mu    sync.Mutex
-	views map[snapshot.Username]*viewer // "" for those who have no name of their own
+	views map[snapshot.Username]*viewer // "" for viewers without a name of their own
 }
 
 type viewer struct {
@@ -62,9 +62,9 @@ type viewer struct {
 	api  http.Handler
 }
 
-const maxViews = 32 // that are kept, each with its last documents
+const maxViews = 32 // kept, each with its last documents
 
-// New returns the handler of a feed, for requests to loopback and Options.Hosts: see AnswersTo.
+// New returns a feed's handler, for requests to loopback and Options.Hosts: see AnswersTo.
 func New(feed *live.Feed, options Options) http.Handler {
 	s := &server{feed: feed, options: options, mux: http.NewServeMux(), views: make(map[snapshot.Username]*viewer)}
 	for path, page := range map[string]pageFunc{
@@ -112,7 +112,7 @@ func (s *server) view(r *http.Request) *viewer {
 }
 
 func (s *server) api(w http.ResponseWriter, r *http.Request) {
-	if s.options.Names == OwnName { // the tags of documents don't say what they show
+	if s.options.Names == OwnName { // the tags of documents don't depend on the viewer
 		r.Header.Del("If-None-Match")
 	}
 	s.view(r).api.ServeHTTP(w, r)

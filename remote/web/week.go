@@ -15,14 +15,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// week is a picture of the reservations of a week from today on: hosts down, hours across. Its units are those of a
-// chart.
+// week shows the reservations of a week from today: hosts down, hours across. Units are those of a chart.
 type week struct {
 	Days, Hosts []chartLabel
 	Rows        []weekRow
-	More        int // rows
+	More        int // rows left out
 	Height      int
-	Now         string // where it is
+	Now         string // its place
 }
 
 type weekRow struct {
@@ -34,12 +33,12 @@ type weekRow struct {
 
 const (
 	weekDays   = 7
-	weekTop    = 20 // below the names of days
-	weekHeight = 24 // of a lane
+	weekTop    = 20 // below the days' names
+	weekHeight = 24 // per lane
 	maxBooked  = 500
 )
 
-// Reserves reports whether a host keeps reservations.
+// Reserves says whether any host keeps reservations.
 func (p *page) Reserves() bool {
 	return slices.ContainsFunc(p.Fleet.Hosts, func(h live.FleetHost) bool {
 		return h.Reserved != nil || len(h.Reservations) > 0
@@ -54,7 +53,7 @@ func weekPage(p *page, _ *http.Request) (string, any) {
 func newWeek(f *live.FleetState, now time.Time) *week {
 	begin := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
 	end := begin.AddDate(0, 0, weekDays)
-	at := func(t time.Time) float64 { // in per cent
+	at := func(t time.Time) float64 { // per cent
 		share := float64(t.Sub(begin)) / float64(end.Sub(begin))
 		return 100 * min(max(share, 0), 1)
 	}
@@ -66,7 +65,7 @@ func newWeek(f *live.FleetState, now time.Time) *week {
 	}
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
-		var lanes []time.Time // until when each is taken
+		var lanes []time.Time // taken until
 		for _, r := range h.Reservations {
 			if !r.From.Before(end) || !r.Until.After(begin) {
 				continue
@@ -102,7 +101,7 @@ func colourOf(user snapshot.Username) int {
 	return int(hash.Sum32() % chartColours)
 }
 
-// calendar has names only where every viewer may see them.
+// calendar has names only if all viewers may see them.
 func (s *server) calendar(w http.ResponseWriter, _ *http.Request) {
 	fleet := s.feed.For("").Fleet()
 	if s.options.Names == AllNames {
@@ -110,10 +109,10 @@ func (s *server) calendar(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/calendar; charset=utf-8")
 	w.Header().Set("Content-Disposition", `inline; filename="reservations.ics"`)
-	_, _ = w.Write([]byte(calendarOf(fleet))) // the program may have gone
+	_, _ = w.Write([]byte(calendarOf(fleet))) // the program may be gone
 }
 
-// calendarOf is a calendar as in RFC 5545. It can't have control characters.
+// calendarOf is a calendar (RFC 5545). It can't have control characters.
 func calendarOf(f *live.FleetState) string {
 	c := ics.NewCalendar()
 	c.SetProductId("-//genv//reservations//EN")
