@@ -16,31 +16,31 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Filter chooses rows by conditions on their fields, such as
+// Filter selects rows by conditions on their fields, such as
 //
 //	host~gpu-1 user=bob util<5 state=finding
 //
-// The zero Filter takes all rows.
+// The zero Filter selects all rows.
 type Filter struct {
 	text  string
 	terms []condition
 }
 
 type condition struct {
-	field    *field // nil for a word alone, which is looked for in all texts of a row
+	field    *field // nil: a bare word, searched in all texts of a row
 	operator string // = != ~ !~ < <= > >=
-	value    string // in lower case
+	value    string // lower case
 	number   float64
 }
 
-// String is the filter as it was written.
+// String is the filter as typed.
 func (f Filter) String() string { return f.text }
 
-const maxFilterLength = 1000 // bytes of a filter
+const maxFilterLength = 1000 // bytes
 
-// ParseFilter reads conditions that must all be met, with spaces between them. A condition is a field, an operator and
-// a value, or a word alone. Values with spaces are put in quotation marks. The operators are = and !=, ~ (contains) and
-// !~, and < <= > >= for numbers.
+// ParseFilter reads conditions separated by spaces, which must all be met. A condition is a field, an operator and a
+// value, or just a word. Values with spaces need quotation marks. Operators are = and !=, ~ (contains) and !~, and < <=
+// > >= for numbers.
 func ParseFilter(s string) (Filter, error) {
 	if len(s) > maxFilterLength {
 		return Filter{}, fmt.Errorf("the filter is longer than %d characters", maxFilterLength)
@@ -71,7 +71,7 @@ func splitWords(s string) (words []string, err error) {
 	return words, nil
 }
 
-// termPattern has a field, an operator, the longer ones first, and a value.
+// termPattern has a field, an operator (longer ones first) and a value.
 var termPattern = text.Pattern(`(?s)^([^=!~<>]*)(!=|!~|<=|>=|[=~<>])(.*)$`)
 
 func parseTerm(word string) (condition, error) {
@@ -112,7 +112,7 @@ func (t condition) check() (condition, error) {
 	return t, nil
 }
 
-// matches reports whether a row meets all conditions. Those on fields that such rows don't have are ignored.
+// matches says whether a row meets all conditions. It ignores those on fields that the row's tab lacks.
 func (f Filter) matches(r *tabRow) bool {
 	for i := range f.terms {
 		t := &f.terms[i]
@@ -126,12 +126,12 @@ func (f Filter) matches(r *tabRow) bool {
 	return true
 }
 
-// matches reports whether one of the values meets the condition; for != and !~ all. Unknown meets none on a number.
+// matches says whether any value meets the condition; for != and !~ all must. An unknown number never does.
 func (t *condition) matches(list []gpus.Value) bool {
 	return slices.ContainsFunc(list, t.meets) != strings.HasPrefix(t.operator, "!")
 }
 
-// meets ignores that the operator may be negative.
+// meets ignores a negation in the operator.
 func (t *condition) meets(v gpus.Value) bool {
 	switch {
 	case v.IsNumber:
@@ -147,7 +147,7 @@ func (t *condition) meets(v gpus.Value) bool {
 
 type field struct {
 	name   string
-	number func(string) (float64, error) // reads one; nil for a text
+	number func(string) (float64, error) // parses a number; nil for texts
 	tabs   []tabID
 	values func(*tabRow) []gpus.Value
 }

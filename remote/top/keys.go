@@ -52,7 +52,7 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 
 var aliases = map[string]string{"j": "down", "k": "up", "g": "home", "G": "end", "right": "tab", "left": "shift+tab"}
 
-// actions are what keys do that need nothing of the terminal.
+// actions are for keys that don't need the terminal.
 var actions = map[string]func(*Model){
 	"down":      (*Model).down,
 	"up":        func(m *Model) { m.choose(m.cursor().at - 1) },
@@ -83,7 +83,7 @@ var actions = map[string]func(*Model){
 
 func (m *Model) down() {
 	at := m.cursor().at
-	if !m.cursor().gone { // else what followed the row that is gone has its place now
+	if !m.cursor().gone { // otherwise the next row has moved to this place
 		at++
 	}
 	m.choose(at)
@@ -178,7 +178,7 @@ func (m *Model) holdOrRelease() {
 	m.begin(kind)
 }
 
-// ssh opens a shell on the selected row's host, with this program suspended.
+// ssh suspends this program and opens a shell on the selected row's host.
 func (m *Model) ssh() tea.Cmd {
 	r := m.selectedOrSay()
 	if r == nil {
@@ -202,7 +202,7 @@ func (m *Model) ssh() tea.Cmd {
 	})
 }
 
-// sshCommand refuses a name that ssh takes for a flag.
+// sshCommand refuses names that ssh would take for a flag.
 func sshCommand(arguments func(host string) []string, host string) (*exec.Cmd, error) {
 	if host == "" || strings.HasPrefix(host, "-") || !text.IsMadeOf(host, "._-:%") {
 		return nil, fmt.Errorf("%s isn't a name that ssh is called with", text.Shown(host))
@@ -238,9 +238,9 @@ var help = []string{
 	"e exempt for hours     h hold or release everything",
 }
 
-const maxInput = 500 // bytes that can be typed
+const maxInput = 500 // bytes
 
-// input is what is typed, and who gets it: what can't be understood is typed further, and the error says why.
+// input is what is typed, and what takes it. After an error of done, typing continues and the error is shown.
 type input struct {
 	prompt, text string
 	done         func(typed string) error
@@ -282,7 +282,7 @@ func (m *Model) setFilter(typed string) error {
 	}
 	m.filter, m.mode = f, browse
 	m.arrange()
-	if m.cursor().gone { // left out by whom it was selected by, not by an update
+	if m.cursor().gone { // hidden by the user, not by an update
 		m.message = ""
 		m.choose(0)
 	}

@@ -3,11 +3,11 @@
 //	next := top.Follow(client)   // or top.OfFeed, of looks of this program
 //	err := top.Run(ctx, top.Options{Next: next, In: os.Stdin, Out: os.Stdout, Now: time.Now})
 //
-// A Model's Update and View are free of I/O. A row is selected by its identity, such as a process's host, PID and start
-// time: when it is gone, no other row takes its place until a key moves the selection. Plain prints the same as lines,
-// for screen readers and logs.
+// A Model's Update and View do no I/O. A row is selected by its identity, such as a process's host, PID and start time:
+// when it is gone, nothing is selected until a key moves the selection. Plain prints the same as lines, for screen
+// readers and logs.
 //
-// The package asks no host anything, and changes nothing itself: actions are requests to the controller, which decides.
+// The package asks no host and changes nothing: actions are requests to the controller, which decides.
 package top
 
 import (
@@ -35,15 +35,15 @@ type Model struct {
 	width, height int
 	now           time.Time
 
-	scene   *scene // nil until something is known
+	scene   *scene // nil before the first update
 	origin  string
-	err     error // why there is nothing newer
+	err     error // why there is no newer update
 	paused  bool
-	waiting *Update // what came while it was paused
+	waiting *Update // arrived during the pause
 
 	tab     tabID
-	scope   rowID    // of the row that was entered
-	way     []func() // back to where Enter was pressed
+	scope   rowID    // the row that was entered
+	way     []func() // undo each Enter
 	cursors [tabCount]cursor
 	tagged  map[rowID]bool
 	filter  Filter
@@ -51,7 +51,7 @@ type Model struct {
 
 	mode    mode
 	input   input
-	request []operator.Action // to be completed and confirmed; nil for none
+	request []operator.Action // to be completed and confirmed; may be nil
 	details []string
 	message string
 }
@@ -60,18 +60,18 @@ type mode int
 
 const (
 	browse  mode = iota
-	typing       // a filter, or what a request still lacks
+	typing       // a filter, or missing parts of a request
 	confirm      // a request
 	read         // details or help, until a key is pressed
 )
 
 type cursor struct {
 	id       rowID
-	chosen   bool // a row has been selected
-	gone     bool // it isn't there any more
-	at       int  // where it is, or was
-	top      int  // the first row that is visible
-	sort     int  // 1 is the first column; 0 is the order of the fleet
+	chosen   bool // a row was selected
+	gone     bool // it no longer exists
+	at       int  // its present or last place
+	top      int  // first visible row
+	sort     int  // 1 is the first column; 0 is the fleet's order
 	backward bool
 }
 
@@ -95,13 +95,13 @@ func (m *Model) next() tea.Cmd {
 	}
 }
 
-// tick lets ages grow.
+// tick makes ages grow.
 func tick() tea.Cmd { return tea.Tick(time.Second, func(t time.Time) tea.Msg { return t }) }
 
 // Update implements tea.Model.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	m.now = m.options.Now()
-	defer m.scroll() // a message takes room from the rows
+	defer m.scroll() // a message takes space from the rows
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
@@ -109,7 +109,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.painter.Many = msg.Profile >= colorprofile.ANSI256
 	case time.Time:
 		return m, tick()
-	case func() tea.Cmd: // what came of a command
+	case func() tea.Cmd: // result of a command
 		return m, msg()
 	case tea.PasteMsg:
 		if m.mode == typing {
@@ -153,7 +153,7 @@ func (m *Model) arrange() {
 	rows := m.options.only(m.scene.rows(m.tab))
 	rows = slices.DeleteFunc(rows, func(r tabRow) bool { return !r.of(&m.scope) || !m.filter.matches(&r) })
 	columns := m.scene.columns(m.tab)
-	if c.sort > len(columns) { // those about guards may vanish
+	if c.sort > len(columns) { // columns about guards may disappear
 		c.sort = 0
 	}
 	if c.sort > 0 {
@@ -204,7 +204,7 @@ func (m *Model) scroll() {
 
 func (m *Model) cursor() *cursor { return &m.cursors[m.tab] }
 
-// selected is the row on which keys act; nil for none.
+// selected returns the row for keys, or nil.
 func (m *Model) selected() *tabRow {
 	c := m.cursor()
 	if !c.chosen || c.gone || c.at >= len(m.rows) || m.rows[c.at].id != c.id {
@@ -222,21 +222,21 @@ func (m *Model) forgetTags() {
 	}
 }
 
-// Options are what a view needs from outside.
+// Options of a view.
 type Options struct {
 	Next   Next
 	In     io.Reader
 	Out    io.Writer // a terminal, for Run
 	Now    func() time.Time
 	Colour bool
-	Filter Filter // at the beginning
-	// Hosts limits what is shown; nil for all. Users are counted on all.
+	Filter Filter // initial
+	// Hosts limits what is shown; nil: all. Users are counted on all hosts.
 	Hosts map[snapshot.Hostname]bool
-	SSH   func(host string) []string // the arguments of ssh before a host
-	// Act asks the controller for something; nil if this view may not: NoAct says why, and the next step.
+	SSH   func(host string) []string // arguments of ssh before a host
+	// Act sends a request to the controller. If it is nil, NoAct says why, and the next step.
 	Act   func(context.Context, *operator.Action) (operator.Answer, error)
 	NoAct string
-	// Failures, if set, gets the hosts that newly failed, before Plain prints them.
+	// Failures, if set, gets newly failed hosts before Plain prints them.
 	Failures func(failures []remote.Failure, total int)
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// Plain prints a line per host, and again when the host has changed, until ctx ends or a number of cycles was printed;
-// 0 is any number. It returns the last fleet that it printed.
+// Plain prints a line per host, and again when the host changes, until ctx ends or after this many cycles; 0:
+// unlimited. It returns the last printed fleet.
 func Plain(ctx context.Context, w io.Writer, options Options, cycles int) (*live.FleetState, error) {
 	p := plainWriter{out: w, options: options, shown: make(map[snapshot.Hostname]string)}
 	for number := 0; ctx.Err() == nil; {
@@ -28,7 +28,7 @@ func Plain(ctx context.Context, w io.Writer, options Options, cycles int) (*live
 			return nil, err
 		case err != nil:
 			p.lost(err)
-		case update.Fleet.Cycle > 0: // else no host has been asked yet
+		case update.Fleet.Cycle > 0: // otherwise no host has been asked yet
 			if p.fleet == nil || p.fleet.Run != update.Fleet.Run || p.fleet.Cycle != update.Fleet.Cycle {
 				number++
 			}
@@ -45,9 +45,9 @@ type plainWriter struct {
 	out     io.Writer
 	options Options
 	fleet   *live.FleetState
-	shown   map[snapshot.Hostname]string // the last line of each host
+	shown   map[snapshot.Hostname]string // last line of each host
 	failure string                       // why there is nothing new
-	alerts  []string                     // the last ones about the controller
+	alerts  []string                     // last ones about the controller
 	broken  error                        // of out
 }
 
@@ -123,7 +123,7 @@ func (p *plainWriter) alert(now []string) {
 	p.alerts = now
 }
 
-// failures prints hosts that fail alike on one line, and returns them.
+// failures prints hosts with the same failure on one line, and returns them.
 func (p *plainWriter) failures(failed []remote.Failure, total int) (alike map[string]bool) {
 	if p.options.Failures != nil {
 		p.options.Failures(failed, total)
@@ -142,7 +142,7 @@ func (p *plainWriter) failures(failed []remote.Failure, total int) (alike map[st
 	return alike
 }
 
-const maxHosts = 160 // characters of host names in a line, about
+const maxHosts = 160 // approximate characters of host names per line
 
 func (p *plainWriter) age(h *live.FleetHost) string {
 	switch {
@@ -178,7 +178,7 @@ func sentence(r *tabRow) string {
 	if h.RootOwnsState() {
 		line += "; root owns the state files"
 	}
-	for _, p := range cmp.Or(h.Waiting, new(live.Waiting)).People { // since when would be another line each minute
+	for _, p := range cmp.Or(h.Waiting, new(live.Waiting)).People { // a start time would print a new line every minute
 		line += fmt.Sprintf("; %s waits for %s", draw.Shown(string(p.User)), text.Plural(p.GPUs, "GPU"))
 	}
 	for _, b := range r.scene.reservations(h) {

@@ -14,9 +14,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-const maxActions = 20 // of a request, that people can read before they confirm
+const maxActions = 20 // per request, to be readable before confirmation
 
-// begin prepares a request about the tagged rows, or the selected one, or all hosts.
+// begin prepares a request for the tagged rows, the selected one, or all hosts.
 func (m *Model) begin(kind operator.ActionKind) {
 	if m.options.Act == nil {
 		m.message = cmp.Or(m.options.NoAct, "this view is read-only")
@@ -44,7 +44,7 @@ func (m *Model) begin(kind operator.ActionKind) {
 	}
 }
 
-// exempted are the narrowest exemptions of the tagged rows, or of the selected one.
+// exempted returns the narrowest exemptions of the tagged rows or the selected one.
 func (m *Model) exempted() (list []operator.Action, err error) {
 	targets := slices.DeleteFunc(slices.Clone(m.rows), func(r tabRow) bool { return !m.tagged[r.id] })
 	if len(targets) == 0 {
@@ -71,7 +71,7 @@ func (m *Model) exempted() (list []operator.Action, err error) {
 	return list, nil
 }
 
-// exemptions are those that somebody may want for a row, the narrowest first.
+// exemptions returns sensible exemptions for a row, the narrowest first.
 func exemptions(r *tabRow) []operator.Action {
 	user, host := append(usersOf(r), "")[0], r.id.host
 	switch {
@@ -83,7 +83,7 @@ func exemptions(r *tabRow) []operator.Action {
 		return []operator.Action{
 			{User: user, Host: host, Rule: rule}, {User: user, Rule: rule}, {Host: host, Rule: rule},
 		}
-	case r.process != nil && user == "": // not all of the host for one process
+	case r.process != nil && user == "": // one process shouldn't exempt the whole host
 		return nil
 	case r.user != nil, r.process != nil, r.event != nil:
 		return []operator.Action{{User: user, Host: host}}
@@ -96,7 +96,7 @@ func (m *Model) setHours(typed string) error {
 	if err != nil {
 		return errors.New("write a number of hours, such as 8")
 	}
-	err = m.complete(func(a *operator.Action) { a.Hours, a.Reason = hours, "x" }) // the reason is asked for next
+	err = m.complete(func(a *operator.Action) { a.Hours, a.Reason = hours, "x" }) // the reason is asked next
 	if err == nil {
 		m.ask("reason: ", "", m.setReason)
 	}
@@ -111,7 +111,7 @@ func (m *Model) setReason(typed string) error {
 	return err
 }
 
-// complete adds to the request, unless the controller would refuse that.
+// complete extends the request, unless the controller would refuse that.
 func (m *Model) complete(add func(*operator.Action)) error {
 	next := slices.Clone(m.request)
 	for i := range next {

@@ -14,15 +14,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// scene is a fleet as the view shows it, looked up once for each update.
+// scene is a fleet prepared for the view, once per update.
 type scene struct {
 	*live.Index
-	events  []live.FleetEvent // the oldest first
+	events  []live.FleetEvent // oldest first
 	now     func() time.Time
 	guarded bool     // a host's guard is worth a column
-	owned   bool     // root owns the state of a host
+	owned   bool     // root owns a host's state
 	waiting []string // who waits for what
-	booked  []string // what is reserved, now or in the next day
+	booked  []string // reserved now or within a day
 }
 
 func newScene(fleet *live.FleetState, events []live.FleetEvent, now func() time.Time) *scene {
@@ -68,7 +68,7 @@ func (s *scene) rows(tab tabID) []tabRow {
 		rows = rowsOf(s.events, func(e *live.FleetEvent) tabRow {
 			return tabRow{id: rowID{event: e.Number, host: e.Host}, event: e, host: s.Host(e.Host)}
 		})
-		slices.Reverse(rows) // the last one first
+		slices.Reverse(rows) // newest first
 	case tabFailed:
 		rows = rowsOf(f.Failed, func(f *remote.Failure) tabRow {
 			name := snapshot.Hostname(f.Host)
@@ -99,7 +99,7 @@ func gpuRows(rows []tabRow, h *live.FleetHost) []tabRow {
 	return rows
 }
 
-// processRows has a row for each process, also if it uses several GPUs.
+// processRows returns one row per process, even if it uses several GPUs.
 func processRows(rows []tabRow, h *live.FleetHost) []tabRow {
 	known := make(map[rowID]*processUse)
 	for i := range h.GPUs {
@@ -118,7 +118,7 @@ func processRows(rows []tabRow, h *live.FleetHost) []tabRow {
 	return rows
 }
 
-// sum is unknown if one of the two is.
+// sum is unknown if either is.
 func sum[N int | int64](a, b *N) *N {
 	if a == nil || b == nil {
 		return nil
@@ -127,7 +127,7 @@ func sum[N int | int64](a, b *N) *N {
 	return &total
 }
 
-// rowID is what a row is about. It is the same in all updates.
+// rowID identifies a row across updates.
 type rowID struct {
 	tab     tabID
 	host    snapshot.Hostname
@@ -156,7 +156,7 @@ func (id rowID) String() string {
 	return "host " + draw.Shown(string(id.host))
 }
 
-// tabRow is a line of a tab, and has the fields of that tab. They belong to the fleet, and are not changed.
+// tabRow is a line of a tab. It has the fields of that tab, which belong to the fleet and don't change.
 type tabRow struct {
 	id      rowID
 	scene   *scene
@@ -171,11 +171,11 @@ type tabRow struct {
 
 func (r *tabRow) now() time.Time { return r.scene.now() }
 
-// processUse is a process with all GPUs of its host that it uses.
+// processUse is a process with all GPUs that it uses on its host.
 type processUse struct {
 	*gpus.Process
 	gpus   []*gpus.GPU
-	memory *int64 // nil if it is unknown for one
+	memory *int64 // nil if unknown on any
 }
 
 func (r *tabRow) of(id *rowID) bool {

@@ -10,18 +10,18 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 )
 
-// Next waits for a change of a fleet, and returns what is there then. The first call doesn't wait. After an error the
-// next call tries again after a moment.
+// Next waits for a change of a fleet and returns the new state. The first call doesn't wait. After an error, the next
+// call retries after a pause.
 type Next func(ctx context.Context) (Update, error)
 
 // Update is the present state of a fleet.
 type Update struct {
 	Fleet  *live.FleetState
-	Events []live.FleetEvent // since the last Update, the oldest first
-	Origin string            // who looked at the hosts, such as "controller"
+	Events []live.FleetEvent // since the last Update, oldest first
+	Origin string            // who asked the hosts, such as "controller"
 }
 
-// OfFeed has the updates of a feed in this process until stop is called.
+// OfFeed returns the updates of a feed in this process until stop is called.
 func OfFeed(feed live.Source, origin string) (next Next, stop func()) {
 	changes, stop := feed.Watch()
 	after := uint64(0)
@@ -39,7 +39,7 @@ func OfFeed(feed live.Source, origin string) (next Next, stop func()) {
 	}, stop
 }
 
-const maxEvents = 4096 // that are kept for the history
+const maxEvents = 4096 // kept for the history
 
 func withEvents(kept, more []live.FleetEvent) []live.FleetEvent {
 	kept = append(slices.Clip(kept), more...)
@@ -50,14 +50,14 @@ func withEvents(kept, more []live.FleetEvent) []live.FleetEvent {
 }
 
 const (
-	askEvery    = 500 * time.Millisecond // or pauseFactor times what an answer takes, for large fleets
+	askEvery    = 500 * time.Millisecond // or pauseFactor times an answer's duration, for large fleets
 	pauseFactor = 9
-	retryEvery  = time.Second // to reach a controller that is gone
+	retryEvery  = time.Second // to reach a lost controller
 )
 
-// Follow has the updates of a controller. It connects again when the controller was away.
+// Follow returns the updates of a controller, and reconnects.
 func Follow(client *live.Client) Next {
-	var free time.Time // when it may be asked again
+	var free time.Time // earliest next request
 	var last *live.FleetState
 	ask := asker(client)
 	return func(ctx context.Context) (Update, error) {
@@ -80,7 +80,7 @@ func Follow(client *live.Client) Next {
 	}
 }
 
-// asker asks for the present state, and the events since the last time. Each controller counts from 1.
+// asker asks for the present state and the events since the last call. Each controller counts events from 1.
 func asker(client *live.Client) Next {
 	run, after := "", uint64(0)
 	return func(ctx context.Context) (Update, error) {
@@ -92,7 +92,7 @@ func asker(client *live.Client) Next {
 			run, after = fleet.Run, 0
 		}
 		events, err := client.Events(ctx, after)
-		if err != nil || events.Run != run { // it was started again meanwhile
+		if err != nil || events.Run != run { // it has restarted
 			return Update{Fleet: fleet, Origin: "controller"}, err
 		}
 		after = events.Last

@@ -43,7 +43,7 @@ var tabs = [tabCount]struct {
 type column struct {
 	draw.ColumnLayout
 	cell    func(*tabRow) draw.Cell
-	compare func(a, b *tabRow) int // nil if it can't be sorted by
+	compare func(a, b *tabRow) int // nil if not sortable
 }
 
 func flexible(name string, least, order int) draw.ColumnLayout {
@@ -78,7 +78,7 @@ func words(value func(*tabRow) string) func(*tabRow) draw.Cell {
 	return func(r *tabRow) draw.Cell { return draw.Text(draw.Shown(value(r))) }
 }
 
-// columns are those of a tab. s may be nil.
+// columns returns a tab's columns. s may be nil.
 func (s *scene) columns(tab tabID) []column {
 	if tab == tabHosts {
 		return append(hostColumns(), s.rareColumns()...)
@@ -90,7 +90,7 @@ func by[T cmp.Ordered](value func(*tabRow) T) func(a, b *tabRow) int {
 	return func(a, b *tabRow) int { return cmp.Compare(value(a), value(b)) }
 }
 
-// known compares rows by an amount. Rows for which it is unknown are the smallest.
+// known compares rows by an amount. Unknown is smallest.
 func known[N int | int64](amount func(*tabRow) *N) func(a, b *tabRow) int {
 	return by(func(r *tabRow) N { return *cmp.Or(amount(r), new(N(-1))) })
 }

@@ -180,7 +180,7 @@ func (s *scene) patience() time.Duration {
 	return time.Duration((2*s.Interval + s.Took + 5) * float64(time.Second))
 }
 
-// short is a duration in one unit: 5s, 12m, 3h, 9d.
+// short formats a duration in one unit: 5s, 12m, 3h, 9d.
 func short(d time.Duration) string {
 	unit := time.Second
 	switch {
@@ -194,7 +194,7 @@ func short(d time.Duration) string {
 	return text.FormatDuration(max(d, 0).Truncate(unit))
 }
 
-// rareColumns are those that are shown only if there is something to say. s may be nil.
+// rareColumns are only shown if they have content. s may be nil.
 func (s *scene) rareColumns() (list []column) {
 	if s == nil {
 		return nil

@@ -56,7 +56,7 @@ func (m *Model) room() int {
 	return max(0, room)
 }
 
-// page is how many rows of the table are visible.
+// page is the number of visible rows of the table.
 func (m *Model) page() int { return max(0, m.room()-1) }
 
 func (m *Model) body() []string {
@@ -117,7 +117,7 @@ func (m *Model) wrapped(texts []string) []string {
 	return strings.Split(ansi.Wrap(strings.Join(texts, "\n"), max(1, m.width-1), ""), "\n")
 }
 
-// foot is a message or a question, on as many lines as it needs, with what is typed below; else the keys.
+// foot is a message or question, in as many lines as needed, with the typed text below; otherwise the keys.
 func (m *Model) foot() (lines []string) {
 	message := draw.Shown(m.message)
 	switch {
@@ -192,7 +192,7 @@ func (m *Model) describe(r *tabRow) []string {
 	return append(lines, "", "As of "+m.now.Format(time.TimeOnly)+".")
 }
 
-// old says how old the data are; empty if they are fresh.
+// old says how old the data is; empty if fresh.
 func (m *Model) old() string {
 	if m.scene == nil {
 		return ""
@@ -260,7 +260,7 @@ func (m *Model) activity() string {
 	return doing
 }
 
-// alerts are what an administrator must know, a line each, as far as there is room.
+// alerts are what an administrator must know, one per line, as far as they fit.
 func (m *Model) alerts() []string {
 	var list []string
 	if m.err != nil {
@@ -293,7 +293,7 @@ func leads(e *election.StatusDocument) bool {
 func (m *Model) tabs() string {
 	var b strings.Builder
 	for tab := range tabCount {
-		name, as := fmt.Sprintf("%d:%s", tab+1, tabs[tab].name), draw.Faint // without the colon, "2 GPUs" is a number
+		name, as := fmt.Sprintf("%d:%s", tab+1, tabs[tab].name), draw.Faint // "2 GPUs" reads as a number
 		if n := m.tabCount(tab); n > 0 {
 			name, as = fmt.Sprintf("%s(%d)", name, n), draw.Red
 		}
@@ -304,7 +304,7 @@ func (m *Model) tabs() string {
 			b.WriteString(m.painter.Selected(draw.Span{Text: "[" + name + "]", Style: draw.Bold}) + " ")
 			continue
 		}
-		if m.width < 80 { // the names of the others don't fit
+		if m.width < 80 { // the other names don't fit
 			name = fmt.Sprintf("%d", tab+1)
 		}
 		b.WriteString(m.painter.Paint(name, as) + " ")
@@ -312,7 +312,7 @@ func (m *Model) tabs() string {
 	return b.String()
 }
 
-// tabCount is a number that is worth a look from all tabs.
+// tabCount is a number worth seeing from all tabs.
 func (m *Model) tabCount(tab tabID) int {
 	switch {
 	case m.scene == nil:

@@ -20,14 +20,14 @@ import (
 
 type identity struct {
 	path    string
-	public  ssh.PublicKey // nil if ssh doesn't know it before it signs
-	signer  ssh.Signer    // nil if only the agent can sign, and for certificates
+	public  ssh.PublicKey // nil if ssh doesn't know it before signing
+	signer  ssh.Signer    // nil for certificates, and if only the agent can sign
 	problem error         // why there is no signer
-	stamp   string        // of the file as it was read
+	stamp   string        // of the file as read
 }
 
-// identities are the key files that exist, in order, each followed by its certificate, which ssh looks for without a
-// CertificateFile.
+// identities returns the existing key files in order, each followed by its certificate, which ssh looks for if there is
+// no CertificateFile.
 func (k *Keyring) identities(s config.HostConfig) (all []identity) {
 	for _, path := range s.IdentityFiles {
 		if file := k.file(path); file.public != nil || file.signer != nil || file.problem != nil {
@@ -43,7 +43,7 @@ func (k *Keyring) identities(s config.HostConfig) (all []identity) {
 	return all
 }
 
-// Files are those of a host's keys and certificates, also missing ones.
+// Files lists the files of a host's keys and certificates, including missing ones.
 func Files(s config.HostConfig) []string {
 	files := slices.Clone(s.CertificateFiles)
 	for _, path := range s.IdentityFiles {
@@ -82,7 +82,7 @@ func (k *Keyring) file(path string) identity {
 
 const maxKeyFile = 1 << 20 // bytes
 
-// read reads a private key; nil without an error for the file of a public key.
+// read reads a private key; nil without error for a public key's file.
 func (k *Keyring) read(path string, public ssh.PublicKey, info fs.FileInfo) (ssh.Signer, error) {
 	if !info.Mode().IsRegular() || info.Size() > maxKeyFile {
 		return nil, fmt.Errorf("%s is not a key file", path)
@@ -116,8 +116,8 @@ func (k *Keyring) read(path string, public ssh.PublicKey, info fs.FileInfo) (ssh
 	return k.lockedSigner(path, public, content), nil
 }
 
-// publicOf finds a public key where ssh does: in the file, in the .pub next to it, and in front of the private key in
-// OpenSSH's format; nil if there is none.
+// publicOf finds a public key like ssh: in the file, in the .pub file, or ahead of the private key in OpenSSH's format;
+// nil if there is none.
 func publicOf(path string) ssh.PublicKey {
 	for _, file := range []string{path, path + ".pub"} {
 		if public := readPublic(file); public != nil {
@@ -132,7 +132,7 @@ func readPublic(path string) ssh.PublicKey {
 	return public
 }
 
-// readKeyFile is the content of a file that may be a key, else nil.
+// readKeyFile returns a file's content, or nil if it can't be a key.
 func readKeyFile(path string) []byte {
 	content, err := folder.ReadRegular(path, maxKeyFile)
 	if err != nil {
@@ -141,7 +141,7 @@ func readKeyFile(path string) []byte {
 	return content
 }
 
-// publicInPrivate is the public key in front of a private one in OpenSSH's format, also of one with a passphrase
+// publicInPrivate returns the public key ahead of a private one in OpenSSH's format, even with a passphrase
 // (PROTOCOL.key of OpenSSH); nil in other formats.
 func publicInPrivate(content []byte) ssh.PublicKey {
 	const magic = "openssh-key-v1\x00"
@@ -170,11 +170,11 @@ func ownedByUs(info fs.FileInfo) bool {
 	return ok && int(stat.Uid) == os.Getuid()
 }
 
-// lockedKey is an encrypted key with a known public key. It asks for the passphrase once in this process, when a server
-// has accepted the key.
+// lockedKey is an encrypted key with a known public key. It asks for the passphrase once per process, after a server
+// accepted the key.
 type lockedKey struct {
 	public ssh.PublicKey
-	done   <-chan struct{}                     // closed when the keyring is
+	done   <-chan struct{}                     // closed with the keyring
 	ask    func() (ssh.AlgorithmSigner, error) // asks on the first call
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// Keyring has the keys of files and agents. It is safe for concurrent use.
+// Keyring has the keys from files and agents. It is safe for concurrent use.
 type Keyring struct {
 	prompt   func(question string) ([]byte, error) // for a passphrase; nil without a terminal
 	log      zerolog.Logger
@@ -30,11 +30,11 @@ type Keyring struct {
 	agents map[string]*keyAgent
 	files  map[string]identity
 
-	asking   sync.Mutex // one question at a time on a terminal
+	asking   sync.Mutex // one question at a time
 	answered atomic.Int64
 }
 
-// NewKeyring opens nothing yet. Without prompt, keys with a passphrase are used through the agent or not at all.
+// NewKeyring opens nothing yet. Without prompt, keys with a passphrase only work through the agent.
 func NewKeyring(prompt func(question string) ([]byte, error), log zerolog.Logger) *Keyring {
 	k := &Keyring{prompt: prompt, log: log, agents: map[string]*keyAgent{}, files: map[string]identity{}}
 	k.lifetime, k.end = context.WithCancel(context.Background())
@@ -44,8 +44,8 @@ func NewKeyring(prompt func(question string) ([]byte, error), log zerolog.Logger
 // Close ends requests to agents, and signing that waits for a passphrase.
 func (k *Keyring) Close() { k.end() }
 
-// AnsweredSince reports whether, after start, the user was asked for a passphrase or by an agent: then a missed
-// deadline was not the host's fault.
+// AnsweredSince says whether the user, since start, was asked for a passphrase or by an agent. Then a missed deadline
+// wasn't the host's fault.
 func (k *Keyring) AnsweredSince(start time.Time) bool {
 	return k.answered.Load() > start.UnixNano()
 }
@@ -58,9 +58,9 @@ type Keys struct {
 	Notes   []string
 }
 
-// Keys are those that ssh would offer and that can sign, in its order: certificates of CertificateFile; the agent's
-// keys that are configured; the agent's others unless IdentitiesOnly; key files, each followed by the certificate next
-// to it unless there is a CertificateFile.
+// Keys returns the keys that ssh would offer and that can sign, in its order: certificates of CertificateFile;
+// configured keys in the agent; the agent's others unless IdentitiesOnly; key files, each followed by the certificate
+// next to it unless there is a CertificateFile.
 func (k *Keyring) Keys(s config.HostConfig) Keys {
 	var keys Keys
 	inAgent, err := k.agentKeys(s.IdentityAgent)
@@ -102,7 +102,7 @@ func (k *Keys) add(signers ...ssh.Signer) {
 	}
 }
 
-// private are all keys that may sign.
+// private has all keys that may sign.
 func (k *Keys) addIdentity(id identity, private []ssh.Signer) {
 	switch certificate, ok := id.public.(*ssh.Certificate); {
 	case ok:
@@ -129,7 +129,7 @@ func (k *Keys) addCertificate(path string, public ssh.PublicKey, private []ssh.S
 		k.Notes = append(k.Notes, "there is no private key for the certificate "+path)
 		return
 	}
-	if signer, err := ssh.NewCertSigner(certificate, signer); err == nil { // it fits, as was just found
+	if signer, err := ssh.NewCertSigner(certificate, signer); err == nil { // can't fail
 		k.add(signer)
 	}
 }
@@ -143,20 +143,20 @@ func find(signers []ssh.Signer, public ssh.PublicKey) ssh.Signer {
 	return nil
 }
 
-// sameKey reports whether two keys or certificates are the same; nil is none.
+// sameKey says whether two keys or certificates are equal; nil never is.
 func sameKey(a, b ssh.PublicKey) bool {
 	return a != nil && b != nil && bytes.Equal(a.Marshal(), b.Marshal())
 }
 
 const (
-	agentTimeout  = 10 * time.Second // of a request: the agent may ask for confirmation, or for a touch of a FIDO key
-	askedUser     = time.Second      // a longer request means that the agent asked its user
-	listTTL       = 5 * time.Second  // so that a hundred hosts at a time share a list
-	silentTTL     = time.Minute      // a key without an answer of the user is not used for so long
-	agentRequests = 16               // sent to an agent at a time: its queue has 128 places
+	agentTimeout  = 10 * time.Second // per request: the agent may wait for a confirmation or the touch of a FIDO key
+	askedUser     = time.Second      // slower requests mean that the agent asked its user
+	listTTL       = 5 * time.Second  // lets hundreds of concurrent hosts share a list
+	silentTTL     = time.Minute      // a key that the user didn't confirm isn't used this long
+	agentRequests = 16               // concurrent, per agent: its queue has 128 places
 )
 
-// keyAgent is an ssh-agent. Each request has its own connection, so that no late answer is taken for another.
+// keyAgent is an ssh-agent. Each request has its own connection, so a late answer can't be taken for another.
 type keyAgent struct {
 	path     string
 	keyring  *Keyring
@@ -167,7 +167,7 @@ type keyAgent struct {
 	listed  time.Time
 	failed  error
 
-	silent sync.Map // of time.Time: when a key, by its blob, got no answer
+	silent sync.Map // of time.Time, by key blob: when there was no answer
 }
 
 func (k *Keyring) agentKeys(path string) ([]ssh.Signer, error) {
@@ -199,7 +199,7 @@ func (a *keyAgent) list() ([]ssh.Signer, error) {
 		for _, key := range keys {
 			public, err := ssh.ParsePublicKey(key.Blob)
 			if err != nil {
-				public = key // of a type that is unknown here
+				public = key // an unsupported type
 			}
 			a.keys = append(a.keys, &agentKey{agent: a, public: public})
 		}
@@ -221,12 +221,12 @@ func (a *keyAgent) ask(request func(agent.ExtendedAgent) error) error {
 		return fmt.Errorf("the agent does not answer: %w", err)
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(a.keyring.lifetime, func() { _ = conn.Close() }) // which ends the request
+	stop := context.AfterFunc(a.keyring.lifetime, func() { _ = conn.Close() }) // ends the request
 	defer stop()
 	if err := conn.SetDeadline(time.Now().Add(agentTimeout)); err != nil {
 		return fmt.Errorf("the agent does not answer: %w", err)
 	}
-	// Without a Close method, so that the client starts no goroutine.
+	// Hiding Close keeps the client from starting a goroutine.
 	return request(agent.NewClient(struct{ io.ReadWriter }{conn}))
 }
 

@@ -1,8 +1,7 @@
-// Package auth finds the keys that a user may log in with, as ssh(1) does: the agent's, key files in OpenSSH's formats,
-// and certificates, in ssh's order. It offers them to a server until it accepts one or hangs up.
+// Package auth finds the keys that a user may log in with, like ssh(1): the agent's, key files in OpenSSH's formats,
+// and certificates, in ssh's order. It offers them until the server accepts one or hangs up.
 //
-// A private key with a passphrase is used through the agent, or after asking for it once; a FIDO key only through the
-// agent.
+// A private key with a passphrase is used through the agent, or after asking once; a FIDO key only through the agent.
 //
 //	keyring := auth.NewKeyring(nil, log)
 //	defer keyring.Close()
@@ -25,22 +24,22 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
 )
 
-// ErrNoMoreKeys says that the server refused all keys.
+// ErrNoMoreKeys means that the server refused all keys.
 var ErrNoMoreKeys = errors.New("no key was accepted")
 
 // Login offers keys to one server, in order and in one goroutine.
 type Login struct {
 	offers []*offer
-	keys   int // the number of keys, which are the first offers
-	next   int // the first offer that was not made
+	keys   int // number of keys, which are the first offers
+	next   int // first offer not made yet
 	notes  []string
 
-	allowed  []string // the methods that the server accepted last
-	unsigned bool     // the agent did not sign with an accepted key
+	allowed  []string // methods that the server last accepted
+	unsigned bool     // the agent didn't sign with an accepted key
 }
 
-// NeedsOpenSSH says whether ssh(1) may succeed: the server wants more than a key, or takes GSSAPI, or the agent signs
-// for ssh only, as with keys that are restricted to destinations (ssh-add -h).
+// NeedsOpenSSH says whether ssh(1) may succeed: the server wants more than a key, or takes GSSAPI, or the agent only
+// signs for ssh, as with keys restricted to destinations (ssh-add -h).
 func (l *Login) NeedsOpenSSH() bool {
 	return l.unsigned || slices.Contains(l.allowed, "gssapi-with-mic") ||
 		l.allowed != nil && !slices.Contains(l.allowed, "publickey")
@@ -61,7 +60,7 @@ func (k Keys) Login() *Login {
 	return l
 }
 
-// signatures are the algorithms of a key, the preferred one first: RSA keys have several.
+// signatures returns a key's algorithms, the preferred one first: RSA keys have several.
 func signatures(signer ssh.AlgorithmSigner) []string {
 	if several, ok := signer.(ssh.MultiAlgorithmSigner); ok {
 		return several.Algorithms()
@@ -69,9 +68,9 @@ func signatures(signer ssh.AlgorithmSigner) []string {
 	return []string{hostkeys.Plain(signer.PublicKey()).Type()}
 }
 
-// addExact adds RSA keys again at the end, with one algorithm each: a server need not accept all that it knows
-// (sshd_config(5), PubkeyAcceptedAlgorithms), nor say what it knows (RFC 8308). The algorithm that was probably used
-// before comes last.
+// addExact repeats RSA keys at the end, with one algorithm each: a server need not accept all that it knows
+// (sshd_config(5), PubkeyAcceptedAlgorithms), nor say what it knows (RFC 8308). The algorithm most likely tried before
+// is last.
 func (l *Login) addExact() {
 	for _, rank := range []int{1, 2, 0} {
 		for _, o := range l.offers[:l.keys] {
@@ -91,7 +90,7 @@ func (l *Login) note(key ssh.PublicKey, what string) {
 	l.notes = append(l.notes, describe(key)+" "+what)
 }
 
-// Next is the login's ssh.ClientAuthCallback. After a key that can't sign, the next attempt continues.
+// Next is the ssh.ClientAuthCallback. After a key that can't sign, the next attempt continues.
 func (l *Login) Next(now *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	l.allowed = now.AllowedMethods
 	if !slices.Contains(now.AllowedMethods, "publickey") {
@@ -104,18 +103,18 @@ func (l *Login) Next(now *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	for _, o := range l.offers[l.next:] {
 		batch = append(batch, o)
 		if len(o.signatures) > 1 {
-			break // x/crypto ends the attempt if the server knows no algorithm of the key
+			break // x/crypto ends the attempt if the server knows none of the key's algorithms
 		}
 	}
 	return ssh.PublicKeys(batch...), nil
 }
 
-// Offered is the number of keys that were offered.
+// Offered counts the keys that were offered.
 func (l *Login) Offered() int { return min(l.next, l.keys) }
 
 const maxNamed = 10 // keys in Tried
 
-// Tried describes the offered keys, and the notes, in a line for an error.
+// Tried describes the offered keys and the notes in one line.
 func (l *Login) Tried() string {
 	var names []string
 	for _, o := range l.offers[:min(l.Offered(), maxNamed)] {
@@ -131,7 +130,7 @@ func (l *Login) Tried() string {
 	return strings.Join(append([]string{tried}, l.notes...), "; ")
 }
 
-// Expired says which offered certificates are not valid at a time; empty for none.
+// Expired says which offered certificates aren't valid at a time; empty if none.
 func (l *Login) Expired(now time.Time) string {
 	var all []string
 	for _, o := range l.offers[:l.Offered()] {
@@ -149,7 +148,7 @@ func (l *Login) Expired(now time.Time) string {
 	return strings.Join(all, ", ")
 }
 
-// describe is a key as `ssh-add -l` shows it.
+// describe formats a key like `ssh-add -l`.
 func describe(key ssh.PublicKey) string {
 	return key.Type() + " " + hostkeys.Fingerprint(key)
 }
@@ -159,13 +158,13 @@ type offer struct {
 	login      *Login
 	index      int
 	signatures []string
-	exact      bool // with this algorithm, whatever the server says that it knows
+	exact      bool // with this algorithm, whatever the server claims to know
 }
 
 // Algorithms makes an offer an ssh.MultiAlgorithmSigner.
 func (o *offer) Algorithms() []string { return o.signatures }
 
-// PublicKey is called when the key's turn has come.
+// PublicKey is called at the key's turn.
 func (o *offer) PublicKey() ssh.PublicKey {
 	o.login.next = max(o.login.next, o.index+1)
 	key := o.AlgorithmSigner.PublicKey()
@@ -189,7 +188,7 @@ func (o *offer) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string)
 	return signature, err
 }
 
-// namedKey has an algorithm's name as its type, by which x/crypto offers the key.
+// namedKey has an algorithm's name as its type, which x/crypto offers.
 type namedKey struct {
 	ssh.PublicKey
 	name string
@@ -197,8 +196,8 @@ type namedKey struct {
 
 func (k namedKey) Type() string { return k.name }
 
-// restrict leaves out keys that ssh_config excludes (PubkeyAcceptedAlgorithms, RequiredRSASize), and limits RSA keys to
-// the signatures that it accepts.
+// restrict drops keys that ssh_config excludes (PubkeyAcceptedAlgorithms, RequiredRSASize), and limits RSA keys'
+// signatures to those it accepts.
 func (k *Keys) restrict(s config.HostConfig) {
 	var accepted []ssh.Signer
 	for _, signer := range k.Signers {
@@ -226,7 +225,7 @@ func restricted(signer ssh.Signer, s config.HostConfig) (ssh.Signer, error) {
 	case !ok || !strings.HasPrefix(key.Type(), ssh.KeyAlgoRSA):
 		return signer, nil // it has one algorithm
 	}
-	for i, name := range names { // the library has no names of certificates here
+	for i, name := range names { // here the library uses no certificate names
 		names[i] = strings.TrimSuffix(name, "-cert-v01@openssh.com")
 	}
 	return ssh.NewSignerWithAlgorithms(able, names)

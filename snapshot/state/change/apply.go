@@ -33,7 +33,7 @@ func (a *Attach) apply(f *state.Files, by Requester) (Result, error) {
 	return resultOf(f, a.EID, before), nil
 }
 
-// request is what is asked of the state files: nothing if Configured, and no number is configured.
+// request is what to ask of the state files: nothing if Configured and no number is configured.
 func (a *Attach) request(env *snapshot.Environment, at snapshot.Date) state.AttachRequest {
 	r := a.AttachRequest
 	if r.At = at; !r.Memory.Known() {
@@ -50,7 +50,7 @@ func (a *Attach) request(env *snapshot.Environment, at snapshot.Date) state.Atta
 	return r
 }
 
-// Wanted is how many devices, or which ones, a change of this user is going to ask of the state files.
+// Wanted returns how many or which devices this user's change will ask for.
 func (c Change) Wanted(f *state.Files, uid snapshot.UID) (state.AttachRequest, error) {
 	switch e := c.Enter; {
 	case c.Attach != nil:
@@ -66,7 +66,7 @@ func (c Change) Wanted(f *state.Files, uid snapshot.UID) (state.AttachRequest, e
 	return state.AttachRequest{}, state.Refuse("it attaches no number of GPUs, so there is nothing to wait for")
 }
 
-// Within is the change, attaching no other devices than these, which are free for it.
+// Within limits the change to these devices, which are free for it.
 func (c Change) Within(only []snapshot.DeviceIndex) Change {
 	available := state.Availability{Only: only}
 	if c.Attach != nil {
@@ -79,7 +79,7 @@ func (c Change) Within(only []snapshot.DeviceIndex) Change {
 	return c
 }
 
-// Avoid has a change attach no device that is kept for others.
+// Avoid stops a change from attaching devices that are kept for others.
 func (c Change) Avoid(kept []snapshot.DeviceIndex) {
 	if c.Attach != nil {
 		c.Attach.Kept = kept
@@ -89,7 +89,7 @@ func (c Change) Avoid(kept []snapshot.DeviceIndex) {
 	}
 }
 
-// apply refuses devices that the host doesn't have, likely a typing error, but not those that aren't attached.
+// apply refuses unknown devices, which are likely typing errors, but not unattached ones.
 func (d *Detach) apply(f *state.Files, by Requester) (Result, error) {
 	if _, err := changeable(f, d.EID, by, d.Unregistered); err != nil {
 		return Result{}, err
@@ -104,7 +104,7 @@ func (d *Detach) apply(f *state.Files, by Requester) (Result, error) {
 	return resultOf(f, d.EID, before), nil
 }
 
-// changeable is a copy of an environment that the asker may change. One that isn't registered belongs to no user.
+// changeable returns a copy of an environment that the requester may change. An unregistered one belongs to no user.
 func changeable(f *state.Files, eid snapshot.EnvID, by Requester, unregistered bool) (snapshot.Environment, error) {
 	switch err := f.CheckOwner(eid, by.UID); {
 	case err == nil:
@@ -124,7 +124,7 @@ func (e *Enter) apply(f *state.Files, by Requester) (Result, error) {
 	}
 	eid := e.EID
 	if eid == "" && e.PID != 0 {
-		eid = f.FreeID(fmt.Sprint(e.PID)) // the PID as in 1.4.3, unless an earlier process with it left one
+		eid = f.FreeID(fmt.Sprint(e.PID)) // named like in 1.4.3, unless an earlier process with this PID left one
 	}
 	before := f.AttachedTo(eid)
 	err = f.Activate(state.Activation{
@@ -158,7 +158,7 @@ func resultOf(f *state.Files, eid snapshot.EnvID, before []snapshot.DeviceIndex)
 	return result
 }
 
-// Current is the Result of a change that leaves an environment as it is.
+// Current is the Result of a change without effect.
 func Current(f *state.Files, eid snapshot.EnvID) Result { return resultOf(f, eid, f.AttachedTo(eid)) }
 
 func (l *Leave) apply(f *state.Files, by Requester) (Result, error) {
@@ -173,7 +173,7 @@ func (l *Leave) apply(f *state.Files, by Requester) (Result, error) {
 	}
 	if env == nil {
 		if uid, err := by.userOf(l.PID); err == nil && l.PID != 0 {
-			f.Leave(l.PID, uid) // a shell that was started in an environment, as in tmux
+			f.Leave(l.PID, uid) // a shell started in an environment, as in tmux
 		}
 		return Result{}, nil
 	}

@@ -1,11 +1,11 @@
-// Package change is what a person can ask for to be changed in the state files, as a value: the same code applies it in
-// the process of that person and in the service to which it was sent as JSON.
+// Package change has the changes that people can request for the state files, as values. The same code applies them in
+// the requester's process, and in the service that receives them as JSON.
 //
 //	c, err := change.Decode(request)
 //	result, err := c.Apply(files, change.Requester{UID: uid, …}) // under the lock of the state files
 //
-// Who may change what is decided here. A change never says who wants it: that is the Requester. This package has no
-// clock and touches no file or process.
+// It decides who may change what. A change never says who requests it: that is the Requester. This package reads no
+// clock, file or process.
 package change
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// Change is one change: exactly one pointer is set. It is JSON; see Decode for that of another process.
+// Change is one change: exactly one pointer is set. It is JSON; see Decode for other processes'.
 type Change struct {
 	Enter     *Enter     `json:"enter,omitempty"`
 	Attach    *Attach    `json:"attach,omitempty"`
@@ -28,79 +28,79 @@ type Change struct {
 	Leave     *Leave     `json:"leave,omitempty"`
 }
 
-// Enter registers a process of the asker (for root, of anybody) or a Jupyter kernel in an environment, new or not.
+// Enter registers a process of the requester (for root: of anyone) or a Jupyter kernel in an environment, new or not.
 type Enter struct {
-	EID    snapshot.EnvID `json:"eid,omitempty"`       // if it is empty, a new one is named after the process
-	PID    snapshot.PID   `json:"pid,omitempty"`       // 0 for none
-	Kernel string         `json:"kernel_id,omitempty"` // of a Jupyter kernel; empty for none
-	// Config is that of a new environment; in an existing one what is set replaces what it had.
+	EID    snapshot.EnvID `json:"eid,omitempty"`       // empty: a new one named after the process
+	PID    snapshot.PID   `json:"pid,omitempty"`       // 0: none
+	Kernel string         `json:"kernel_id,omitempty"` // of a Jupyter kernel; empty: none
+	// Config is for a new environment; in an existing one it replaces what is set here.
 	Config        snapshot.EnvConfig `json:"config,omitzero"`
-	Attach        bool               `json:"attach,omitempty"` // as many devices as Config has, if it has a number
+	Attach        bool               `json:"attach,omitempty"` // as many devices as Config says, if it does
 	OverSubscribe bool               `json:"over_subscribe,omitempty"`
 	state.Availability
-	// Whole fails if a cap doesn't allow all of it; otherwise nothing is attached then: see Result.Refused.
+	// Whole: fail if a cap refuses part of it. Otherwise nothing is attached then: see Result.Refused.
 	Whole bool `json:"whole,omitempty"`
 }
 
-// Attach attaches as many devices as configured, else one, unless a number is given. Unknown Memory is as configured.
+// Attach attaches as many devices as given, else as configured, else one. Unknown Memory is as configured.
 type Attach struct {
 	state.AttachRequest
 	Configured bool `json:"configured,omitempty"` // attach nothing if no number is configured
-	Exact      bool `json:"exact,omitempty"`      // detach the last devices of more than the number
+	Exact      bool `json:"exact,omitempty"`      // detach the last devices beyond the number
 	Refresh    bool `json:"refresh,omitempty"`    // only learn the present indices of the GPUs
-	// Unregistered allows an environment that isn't registered: its attachments end when the state is read next.
+	// Unregistered allows an unregistered environment. Its attachments end at the next read of the state.
 	Unregistered bool `json:"unregistered,omitempty"`
 }
 
-// Detach ends attachments of an environment: those to Indices, or all if there are none.
+// Detach ends an environment's attachments to Indices, or all if there are none.
 type Detach struct {
 	EID          snapshot.EnvID         `json:"eid"`
 	Indices      []snapshot.DeviceIndex `json:"indices,omitzero"`
 	Unregistered bool                   `json:"unregistered,omitempty"` // as in Attach
 }
 
-// Configure changes settings of an environment.
+// Configure changes an environment's settings.
 type Configure struct {
 	EID   snapshot.EnvID     `json:"eid"`
-	Clear []string           `json:"clear,omitzero"` // the settings to remove, before those in Set are set
+	Clear []string           `json:"clear,omitzero"` // settings to remove before setting Set
 	Set   snapshot.EnvConfig `json:"set,omitzero"`
-	// Resize also changes the capacity on attached devices: on all, or on none if one has no room.
+	// Resize also changes the capacity on all attached devices, or on none if one has no room.
 	Resize bool `json:"resize,omitempty"`
 }
 
-// The settings of an environment, with the names that people use.
+// Names of an environment's settings, as people write them.
 const (
 	Name      = "name"
 	GPUMemory = "gpu-memory"
 	GPUs      = "gpus"
 )
 
-// Leave removes a process or a Jupyter kernel from its environment, if it is in one.
+// Leave removes a process or Jupyter kernel from its environment, if it is in one.
 type Leave struct {
-	PID    snapshot.PID `json:"pid,omitempty"`       // 0 for none
-	Kernel string       `json:"kernel_id,omitempty"` // of a Jupyter kernel; empty for none
-	// Own says that the process is the asker's shell: it must belong to the asker, also if it is in no environment.
+	PID    snapshot.PID `json:"pid,omitempty"`       // 0: none
+	Kernel string       `json:"kernel_id,omitempty"` // of a Jupyter kernel; empty: none
+	// Own: the process is the requester's shell, and must belong to the requester even if it is in no environment.
 	Own bool `json:"own,omitempty"`
 }
 
-// Result is what a change has done, as JSON and for what commands print.
+// Result is what a change has done, as JSON and for output.
 type Result struct {
-	EID       snapshot.EnvID         `json:"eid,omitempty"` // of the environment; empty for none
+	EID       snapshot.EnvID         `json:"eid,omitempty"` // of the environment; may be empty
 	Config    snapshot.EnvConfig     `json:"config,omitzero"`
-	Before    []snapshot.DeviceIndex `json:"before,omitempty"`    // its devices before the change
-	Now       []snapshot.DeviceIndex `json:"now,omitempty"`       // its devices after the change
-	Instances []Part                 `json:"mig,omitempty"`       // of those in Now that are attached by instance
-	Refused   string                 `json:"refused,omitempty"`   // why nothing was attached, although it was asked for
-	Remaining []snapshot.PID         `json:"remaining,omitempty"` // that keep it after its last registered process
+	Before    []snapshot.DeviceIndex `json:"before,omitempty"`    // devices before the change
+	Now       []snapshot.DeviceIndex `json:"now,omitempty"`       // devices after it
+	Instances []Part                 `json:"mig,omitempty"`       // those in Now attached by instance
+	Refused   string                 `json:"refused,omitempty"`   // why nothing was attached despite the request
+	Remaining []snapshot.PID         `json:"remaining,omitempty"` // processes that keep it alive
 }
 
-// Part is a device of which an environment has MIG instances.
+// Part is a device with attached MIG instances.
 type Part struct {
 	Index     snapshot.DeviceIndex `json:"device"`
 	Instances []snapshot.GPUUUID   `json:"mig"`
 }
 
-// InstancesOf are the MIG instances of one of the devices; nil for the whole device.
+// InstancesOf returns the MIG instances on a device; nil: the whole device.
 func (r *Result) InstancesOf(index snapshot.DeviceIndex) []snapshot.GPUUUID {
 	for _, part := range r.Instances {
 		if part.Index == index {
@@ -111,7 +111,7 @@ func (r *Result) InstancesOf(index snapshot.DeviceIndex) []snapshot.GPUUUID {
 }
 
 type operation interface {
-	check() error // refuses what no asker may send; see Decode
+	check() error // refuses what no requester may send; see Decode
 	apply(f *state.Files, by Requester) (Result, error)
 }
 
@@ -128,7 +128,7 @@ func (c Change) operation() (set operation, err error) {
 	return set, nil
 }
 
-// Apply changes the state files for an asker. After an error, of package state, they are not to be written.
+// Apply changes the state files for a requester. After an error (of package state) they must not be written.
 func (c Change) Apply(f *state.Files, by Requester) (Result, error) {
 	o, err := c.operation()
 	if err != nil {
@@ -155,23 +155,23 @@ func (c Change) Apply(f *state.Files, by Requester) (Result, error) {
 	return result, nil
 }
 
-// Requester is who asks for a change, as the kernel and whoever applies it say: nothing is taken from a request.
+// Requester is who asks for a change, according to the kernel and the caller, never the request.
 type Requester struct {
 	UID      snapshot.UID
-	PID      snapshot.PID // the process that asks: it doesn't keep an environment that it leaves
+	PID      snapshot.PID // the asking process: it doesn't keep an environment that it leaves
 	Now      snapshot.Date
-	Owner    func(snapshot.PID) (snapshot.UID, error) // the account of a process; is called under the lock
-	Username func(snapshot.UID) snapshot.Username     // empty for none; may take seconds: see Prepare
-	Lacks    func(snapshot.UID) bool                  // certainly no account, so no environment; nil doesn't ask
+	Owner    func(snapshot.PID) (snapshot.UID, error) // account of a process; called under the lock
+	Username func(snapshot.UID) snapshot.Username     // may be empty; may take seconds: see Prepare
+	Lacks    func(snapshot.UID) bool                  // certainly no account, so no environment; may be nil
 	Reserved []snapshot.Reservation                   // of the host; nil refuses nothing
 	Instant  time.Time                                // for Reserved
-	Used     map[snapshot.DeviceIndex][]snapshot.UID  // who used GPUs lately
-	// Caps returns an error, which wraps state.ErrCap, if the policy doesn't allow the files after the change; nil
-	// allows all. entered says that there is one environment more.
+	Used     map[snapshot.DeviceIndex][]snapshot.UID  // recent users of GPUs
+	// Caps fails with state.ErrCap if the policy doesn't allow the files after the change; nil allows all. entered:
+	// there is one more environment.
 	Caps func(f *state.Files, r *Result, entered bool) error
 }
 
-// Prepare looks up what takes too long under the lock. Its errors are those of Apply.
+// Prepare looks up what takes too long under the lock. Errors are like Apply's.
 func (c Change) Prepare(by Requester) (Requester, error) {
 	if c.Enter == nil {
 		return by, nil
@@ -193,7 +193,7 @@ func (c Change) Prepare(by Requester) (Requester, error) {
 	return by, nil
 }
 
-// userOf is for whom a process is registered: its owner, for a kernel (PID 0) the asker. Root may ask for another's.
+// userOf returns the owner of a process; for a kernel (PID 0) the requester. Root may ask for others' processes.
 func (by Requester) userOf(pid snapshot.PID) (snapshot.UID, error) {
 	if pid == 0 {
 		return by.UID, nil
@@ -209,20 +209,20 @@ func (by Requester) userOf(pid snapshot.PID) (snapshot.UID, error) {
 	return owner, nil
 }
 
-// What may be in a state file. A weight is about the bytes.
+// Limits on a state file's content. Weights approximate bytes.
 const (
-	maxShare  = 64 << 10 // of a user: about 450 environments
+	maxShare  = 64 << 10 // per user: about 450 environments
 	maxWeight = 1_000_000
 
-	entryWeight  = 112 // an environment or an attachment, without its texts
-	memberWeight = 16  // a process or a Jupyter kernel, without its id
-	commaWeight  = 8   // values are counted by the commas, also those in texts
+	entryWeight  = 112 // an environment or attachment without its texts
+	memberWeight = 16  // a process or Jupyter kernel without its id
+	commaWeight  = 8   // values are counted by commas, including those in texts
 )
 
-// checkShare refuses more than a user's share, unless the user is root, or than there is room for.
+// checkShare refuses more than a user's share, except for root, or more than fits.
 func checkShare(f *state.Files, uid snapshot.UID) error {
 	environments := snapshot.ByID(f.Environments)
-	var own, all [2]int // the weights in each file
+	var own, all [2]int // weights in each file
 	add := func(file state.File, weight int, isOwn bool) {
 		if all[file] += weight; isOwn {
 			own[file] += weight

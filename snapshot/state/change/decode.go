@@ -19,14 +19,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Limits of a change that comes from another process.
+// Limits of a change from another process.
 const (
-	MaxBytes   = 64 << 10 // of its JSON
-	maxIndices = 1024     // in one list; no host has more devices
+	MaxBytes   = 64 << 10 // of JSON
+	maxIndices = 1024     // per list; no host has more devices
 	maxReason  = 200      // bytes of an error of package json, which repeats the input
 )
 
-// Decode reads a change that another process has sent, and checks every field. Its error wraps state.ErrRequest.
+// Decode reads and checks a change from another process. The error wraps state.ErrRequest.
 func Decode(data []byte) (Change, error) {
 	c, err := decode(data)
 	if err != nil {
@@ -142,7 +142,7 @@ func checkIndices(list []snapshot.DeviceIndex) error {
 	return nil
 }
 
-// classes are the errors that stay the same for errors.Is in another process, by name.
+// classes are the errors that errors.Is still finds in another process, by name.
 var classes = map[string]error{
 	"no-devices":     state.ErrNoDevices,
 	"request":        state.ErrRequest,
@@ -174,7 +174,7 @@ func bounded(e *state.UnavailableError) *state.UnavailableError {
 	}
 }
 
-// EncodeError is an error as JSON for DecodeError, with a printable and bounded text.
+// EncodeError encodes an error for DecodeError, with a printable and bounded text.
 func EncodeError(err error) json.RawMessage {
 	w := wireError{Text: printable(text.Late(err, 0).Error()), Classes: map[string]bool{}}
 	for name, class := range classes {
@@ -186,7 +186,7 @@ func EncodeError(err error) json.RawMessage {
 		w.Unavailable = bounded(unavailable)
 	}
 	data, err := json.Marshal(w)
-	if err != nil { // none of its values can fail
+	if err != nil { // can't happen
 		return json.RawMessage(`{"text":"an error that can't be encoded"}`)
 	}
 	return data
@@ -194,7 +194,7 @@ func EncodeError(err error) json.RawMessage {
 
 func printable(message string) string { return text.Cut(text.PrintableLines(message), maxErrorText) }
 
-// DecodeError is the error that EncodeError wrote: its text and, for errors.Is and errors.As, its classes.
+// DecodeError restores an error from EncodeError: its text and, for errors.Is and errors.As, its classes.
 func DecodeError(data []byte) error {
 	var w wireError
 	if err := json.Unmarshal(data, &w); err != nil || w.Text == "" {

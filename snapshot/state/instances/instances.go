@@ -1,6 +1,6 @@
-// Package instances keeps which MIG instances attachments are about (`genv attach --mig`). In the state files, for genv
-// 1.4.3, such an attachment is one to the whole device, with the memory of the instances as its capacity. What a user
-// notes counts only for that user's environments.
+// Package instances records which MIG instances attachments use (`genv attach --mig`). In the state files, for genv
+// 1.4.3, such an attachment covers the whole device, with the instances' memory as its capacity. A user's notes only
+// count for that user's environments.
 //
 //	notes := instances.Notes{Dir: "/var/tmp/genv"}
 //	notes.Mark(files)                    // sets Attachment.Instances
@@ -22,10 +22,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// Notes are those of all users of a host: a file for each uid, in a folder of their own.
+// Notes are those of all users of a host: a file per uid, in a separate folder.
 type Notes struct {
-	Dir string // the state folder of the host
-	// Owned is the folder of the state files if they are root's, who writes all notes then; else empty; nil for never.
+	Dir string // the host's state folder
+	// Owned returns the folder of the state files if root owns them, and so writes all notes; else "". It may be nil.
 	Owned func() (string, error)
 }
 
@@ -35,10 +35,10 @@ type attachmentNote struct {
 	Index     snapshot.DeviceIndex `json:"device"`
 	Attached  snapshot.Date        `json:"attached"`
 	Instances []snapshot.GPUUUID   `json:"mig"`
-	GPU       snapshot.GPUUUID     `json:"gpu,omitempty"` // empty if it isn't known: see state.RootNote
+	GPU       snapshot.GPUUUID     `json:"gpu,omitempty"` // empty if unknown: see state.RootNote
 }
 
-// Mark sets the Instances of the attachments. A wrong note is a warning, and leaves the attachment to the whole device.
+// Mark sets the Instances of the attachments. An invalid note is a warning, and the attachment covers the whole device.
 func (n Notes) Mark(files *state.Files) {
 	list, warnings := n.list(files)
 	for _, warning := range warnings {
@@ -56,7 +56,7 @@ func (n Notes) Mark(files *state.Files) {
 	}
 }
 
-// Save notes the Instances of all attachments of an environment. The caller is its user or root, and holds the lock.
+// Save notes the Instances of an environment's attachments. The caller is its user or root, and holds the lock.
 func (n Notes) Save(files *state.Files, eid snapshot.EnvID) error {
 	env := files.Environment(eid)
 	if env == nil {
@@ -74,7 +74,7 @@ func (n Notes) Save(files *state.Files, eid snapshot.EnvID) error {
 	return n.add(files, env.UID, list)
 }
 
-// Move copies the notes to another folder, when root takes over the files or gives them back. It needs the lock.
+// Move copies the notes to another folder when root takes over the state or gives it back. The lock is held.
 func (n Notes) Move(files *state.Files, to Notes) error {
 	byUser := make(map[snapshot.UID][]attachmentNote)
 	list, _ := n.list(files)
@@ -90,24 +90,24 @@ func (n Notes) Move(files *state.Files, to Notes) error {
 }
 
 const (
-	folderName = "mig" // of the folder with the notes, which genv 1.4.3 ignores
+	folderName = "mig" // of the notes' folder, which genv 1.4.3 ignores
 	what       = "the MIG instances of attachments"
-	mode       = 0o644 // of the files: their users alone write them
+	mode       = 0o644 // of the files: only their users write them
 
-	maxBytes    = 16 << 10 // of a user
-	maxNotes    = 64       // of a user
-	maxUsers    = 2048     // with files to open, since anybody may register any uid
+	maxBytes    = 16 << 10 // per user
+	maxNotes    = 64       // per user
+	maxUsers    = 2048     // with files to open, as anyone may register any uid
 	maxWarnings = 20
 )
 
-// add replaces a user's notes about the same attachments, and drops those about none. The caller is that user or root.
+// add replaces a user's notes about the same attachments, and drops obsolete ones. The caller is that user or root.
 func (n Notes) add(files *state.Files, uid snapshot.UID, list []attachmentNote) error {
 	dir, owned, err := n.open(true)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	defer dir.Close()
-	before, _ := read(dir, uid, owned) // what can't be read is replaced
+	before, _ := read(dir, uid, owned) // unreadable ones are replaced
 	all := slices.DeleteFunc(before, func(old attachmentNote) bool {
 		same := func(x attachmentNote) bool { return x.EID == old.EID && x.Index == old.Index }
 		return old.attachment(files) == nil || slices.ContainsFunc(list, same)
@@ -125,10 +125,10 @@ func (n Notes) add(files *state.Files, uid snapshot.UID, list []attachmentNote) 
 		int64(os.Geteuid()) == int64(uid) {
 		return err
 	}
-	return dir.Give(name(uid), uint32(uid)) // root gives them back
+	return dir.Give(name(uid), uint32(uid)) // root returns it
 }
 
-// list are the notes about existing attachments. What is wrong is a warning.
+// list returns the notes about existing attachments. Errors are warnings.
 func (n Notes) list(files *state.Files) (list []attachmentNote, warnings []string) {
 	dir, owned, err := n.open(false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -152,7 +152,7 @@ func (n Notes) list(files *state.Files) (list []attachmentNote, warnings []strin
 	return list, warnings
 }
 
-// open opens the folder of the notes, following no link, or makes it. owned says that root alone writes there.
+// open opens or creates the notes' folder without following links. owned says that only root writes there.
 func (n Notes) open(write bool) (dir *folder.Folder, owned bool, err error) {
 	path := ""
 	if n.Owned != nil {
@@ -185,7 +185,7 @@ func (n Notes) open(write bool) (dir *folder.Folder, owned bool, err error) {
 
 func name(uid snapshot.UID) string { return fmt.Sprintf("%d.json", uid) }
 
-// read is what a user noted. The file must be that user's, unless root alone writes there.
+// read returns a user's notes. The file must be that user's, unless only root writes there.
 func read(dir *folder.Folder, uid snapshot.UID, owned bool) ([]attachmentNote, error) {
 	data, st, err := dir.Read(name(uid), maxBytes)
 	if err != nil {
@@ -243,7 +243,7 @@ func users(files *state.Files) []snapshot.UID {
 	return uids[:min(len(uids), maxUsers)]
 }
 
-// device is the one that a note is about, which may have got another index since.
+// device returns the device of a note, which may have another index now.
 func (n *attachmentNote) device(files *state.Files) *snapshot.Device {
 	for i := range files.Devices {
 		if d := &files.Devices[i]; n.GPU != "" && d.UUID == n.GPU {

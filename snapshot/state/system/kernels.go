@@ -15,14 +15,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Kernel is a Jupyter kernel of a user. Only that user's processes and files count, since anybody can register any id.
+// Kernel is a user's Jupyter kernel. Only that user's processes and files count, as anyone can register any id.
 type Kernel struct {
 	ID  string
 	UID snapshot.UID
 }
 
-// Kernels says which kernels live: a process of their user names the connection file (kernel-ID.json) in its command
-// line or, while they restart, that file is in a runtime folder of their user. What may be hidden is Unknown.
+// Kernels says which kernels live: a process of their user has the connection file (kernel-ID.json) in its command line
+// or, during a restart, that file is in their user's runtime folder. What may be hidden is Unknown.
 func (p procfs) Kernels(kernels []Kernel) map[Kernel]Liveness {
 	pids, err := p.fs.PIDs()
 	if err != nil {
@@ -43,15 +43,15 @@ func (p procfs) Kernels(kernels []Kernel) map[Kernel]Liveness {
 	return lives
 }
 
-// runningKernels says which kernels have a process. Users choose the numbers of processes and of kernels that a command
-// line names, so it doesn't go through one for each of the other.
+// runningKernels says which kernels have a process. Users control the number of processes and of kernels in a command
+// line, so it avoids a nested loop over both.
 func (p procfs) runningKernels(pids []snapshot.PID, kernels []Kernel) map[Kernel]Liveness {
 	asked := map[string]bool{}
 	for _, k := range kernels {
 		asked[k.ID] = true
 	}
 	quotas, named := proc.Quotas{}, map[Kernel]bool{}
-	unowned, late := map[string]bool{}, map[snapshot.UID]bool{} // a process that wasn't read may be any kernel's
+	unowned, late := map[string]bool{}, map[snapshot.UID]bool{} // an unread process may be any kernel's
 	for _, pid := range pids {
 		owner, err := p.owner(pid)
 		line, lineErr := p.commandLine(pid, quotas.Of(proc.QuotaKey{UID: owner}))
@@ -94,7 +94,7 @@ func (p procfs) commandLine(pid snapshot.PID, quota *proc.Quota) (string, error)
 	return string(line), err
 }
 
-// owner is the account of a process, or that of its folder where /proc hides it.
+// owner returns a process's account, or its folder's where /proc hides it.
 func (p procfs) owner(pid snapshot.PID) (snapshot.UID, error) {
 	if uid, err := p.fs.UID(pid); err == nil {
 		return uid, nil
@@ -103,10 +103,10 @@ func (p procfs) owner(pid snapshot.PID) (snapshot.UID, error) {
 }
 
 const (
-	// kernelsWithin bounds the search in all folders, while others wait: a user can make a folder that never answers
-	// (FUSE, a broken NFS). What isn't found in time is unknown, and searched again later.
+	// kernelsWithin limits the search of all folders while others wait: a user's folder may never answer (FUSE, a
+	// broken NFS). Kernels not found in time are unknown, and searched again later.
 	kernelsWithin  = time.Second
-	maxKernelUsers = 64 // in one look, since any user can register any uid
+	maxKernelUsers = 64 // per look, as users can register any uid
 )
 
 func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kernel) map[Kernel]Liveness {
@@ -131,7 +131,7 @@ func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kern
 			for _, k := range list {
 				answer[k] = p.kernelFileIn(ctx, folders, complete, k)
 			}
-			p.kernelsPending.Delete(uid) // before the answer, after which it may be asked again
+			p.kernelsPending.Delete(uid) // before the answer, after which it may be searched again
 			answers <- answer
 		}()
 	}
@@ -146,10 +146,10 @@ func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kern
 	return all
 }
 
-// kernelFileIn says whether one of the folders has the file of a kernel. complete says that no other folder has.
+// kernelFileIn says whether a folder has a kernel's file. complete: no other folder can have it.
 func (p procfs) kernelFileIn(ctx context.Context, folders []string, complete bool, k Kernel) Liveness {
 	for _, folder := range folders {
-		if ctx.Err() != nil { // a user can have millions of files looked for
+		if ctx.Err() != nil { // a user can cause millions of searches
 			return Unknown
 		}
 		has, err := false, error(nil)
@@ -166,7 +166,7 @@ func (p procfs) kernelFileIn(ctx context.Context, folders []string, complete boo
 	return Unknown
 }
 
-// runtimeVariables choose Jupyter's runtime folder, at a path below each (jupyter_core).
+// runtimeVariables select Jupyter's runtime folder, at a path below each (jupyter_core).
 var runtimeVariables = []struct{ name, below string }{
 	{"JUPYTER_RUNTIME_DIR", ""},
 	{"JUPYTER_DATA_DIR", "runtime"},
@@ -175,7 +175,7 @@ var runtimeVariables = []struct{ name, below string }{
 	{"HOME", ".local/share/jupyter/runtime"},
 }
 
-// runtimeFolders are where a user's Jupyter may keep the files of kernels. complete is false if there may be others.
+// runtimeFolders are the possible folders of a user's kernel files. complete is false if there may be others.
 func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []snapshot.PID) (
 	folders []string, complete bool,
 ) {
@@ -219,4 +219,4 @@ func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []sna
 	return folders, complete && len(folders) < maxRuntimeFolders
 }
 
-const maxRuntimeFolders = 64 // more than a user has, unless to make others wait
+const maxRuntimeFolders = 64 // more than a user has, except to delay others

@@ -1,5 +1,5 @@
-// Package system answers what the state files don't say: which processes and Jupyter kernels live and who owns them, in
-// which namespaces and since which boot this program runs, and the names of users. It changes nothing.
+// Package system answers what the state files don't say: which processes and Jupyter kernels live and who owns them,
+// this program's namespaces and boot, and the names of users. It changes nothing.
 //
 //	s := system.New(proc.FS{}, nss.Passwd{})
 //	gone := s.Process(pid).Liveness == system.Gone
@@ -41,20 +41,20 @@ type ProcessStatus struct {
 	Owner    *snapshot.UID      // nil if unknown
 }
 
-// System answers a Store's questions about the machine on which it runs.
+// System answers a Store's questions about its machine.
 type System interface {
-	BootID() string                               // the kernel's id of this boot, or "" if it is unknown
-	Process(pid snapshot.PID) ProcessStatus       // a zombie is Gone
-	Kernels(kernels []Kernel) map[Kernel]Liveness // which Jupyter kernels live
-	Namespaces() Namespaces                       // of this process, in which it sees PIDs and uids
-	Uptime() snapshot.StartTime                   // the start time of a process that starts now; 0 if unknown
-	// Running lists the processes of the wanted uids, without zombies and kernel threads.
+	BootID() string                         // of the kernel; "" if unknown
+	Process(pid snapshot.PID) ProcessStatus // a zombie is Gone
+	Kernels(kernels []Kernel) map[Kernel]Liveness
+	Namespaces() Namespaces     // of this process: how it sees PIDs and uids
+	Uptime() snapshot.StartTime // start time of a process that starts now; 0 if unknown
+	// Running lists processes of the wanted uids, except zombies and kernel threads.
 	Running(wanted func(snapshot.UID) bool) (list []RunningProcess, complete bool)
 }
 
 const RealProc = "/proc" // where the kernel's own is mounted
 
-// New returns the System that a /proc file system describes.
+// New returns the System of a /proc file system.
 func New(fs proc.FS, accounts nss.Passwd) System {
 	fs.Root = cmp.Or(fs.Root, RealProc)
 	return procfs{fs: fs, accounts: accounts, kernelsPending: &sync.Map{}}
@@ -64,7 +64,7 @@ type procfs struct {
 	fs       proc.FS
 	accounts nss.Passwd
 
-	kernelsPending *sync.Map // users with folders that have not answered yet
+	kernelsPending *sync.Map // users whose folders haven't answered yet
 }
 
 func (p procfs) BootID() string {
@@ -72,7 +72,7 @@ func (p procfs) BootID() string {
 	return id
 }
 
-// Process reads /proc/PID. Where that is hidden (hidepid), signal 0 still shows whether there is one.
+// Process reads /proc/PID. If that is hidden (hidepid), signal 0 still shows whether the process exists.
 func (p procfs) Process(pid snapshot.PID) ProcessStatus {
 	stat, err := p.fs.Stat(pid)
 	switch {
@@ -90,7 +90,7 @@ func (p procfs) Process(pid snapshot.PID) ProcessStatus {
 	return now
 }
 
-// signal0 asks the kernel whether there is such a process: EPERM means that there is.
+// signal0 asks the kernel whether a process exists: EPERM means that it does.
 func (p procfs) signal0(pid snapshot.PID) Liveness {
 	if p.fs.Root != RealProc {
 		return Unknown
@@ -116,28 +116,28 @@ func isZombie(pid snapshot.PID) bool {
 	return err == nil && ended
 }
 
-// showsAll says whether /proc hides nothing: else only root can read the command line of PID 1.
+// showsAll says whether /proc hides nothing: with hidepid only root can read PID 1's command line.
 func (p procfs) showsAll() bool {
 	_, err := os.ReadFile(filepath.Join(p.fs.Root, "1/cmdline"))
 	return err == nil
 }
 
-// Namespaces are the inodes of the PID and the user namespace of a process; 0 is unknown.
+// Namespaces are the inodes of a process's PID and user namespace; 0 is unknown.
 type Namespaces struct {
 	PID  uint64 `json:"pid_namespace"`
 	User uint64 `json:"user_namespace"`
 }
 
-// The initial namespaces have fixed inodes: PROC_PID_INIT_INO and PROC_USER_INIT_INO of include/linux/proc_ns.h.
+// Inodes of the initial namespaces: PROC_PID_INIT_INO and PROC_USER_INIT_INO in include/linux/proc_ns.h.
 const (
 	initialPID  = 0xEFFFFFFC
 	initialUser = 0xEFFFFFFD
 )
 
-// Known is false where /proc does not show the namespaces.
+// Known is false if /proc doesn't show the namespaces.
 func (n Namespaces) Known() bool { return n.PID != 0 && n.User != 0 }
 
-// Initial says whether they are those of the machine, and not of a container.
+// Initial says whether these are the machine's, not a container's.
 func (n Namespaces) Initial() bool { return n.PID == initialPID && n.User == initialUser }
 
 func (p procfs) Namespaces() Namespaces {
@@ -152,7 +152,7 @@ func (p procfs) namespace(kind string) uint64 {
 	return st.Ino
 }
 
-// Now is the time in the zone of this machine, whatever TZ says: the dates in the state files are on that clock.
+// Now returns the time in the machine's zone, whatever TZ says: dates in the state files use it.
 func Now() time.Time { return time.Now().In(zone()) }
 
 var zone = sync.OnceValue(func() *time.Location {
@@ -162,32 +162,32 @@ var zone = sync.OnceValue(func() *time.Location {
 	return zoneIn("/etc/localtime")
 })
 
-// zoneIn is the zone of a file as in tzfile(5). Without a valid one, the zone is UTC.
+// zoneIn reads a tzfile(5). If invalid, the zone is UTC.
 func zoneIn(path string) *time.Location {
-	data, _ := os.ReadFile(path) // without it the next call fails
+	data, _ := os.ReadFile(path) // checked by the next call
 	if zone, err := time.LoadLocationFromTZData("Local", data); err == nil {
 		return zone
 	}
 	return time.UTC
 }
 
-// RunningProcess is a living process, with what says which environment it is in.
+// RunningProcess is a living process, with what determines its environment.
 type RunningProcess struct {
 	PID, Parent snapshot.PID
 	Session     snapshot.PID // see proc.Stat
 	Start       snapshot.StartTime
 	UID         snapshot.UID // the account
 	Name        string
-	EID         snapshot.EnvID // the environment that the environ names; empty for none
-	Unread      error          // why the environ doesn't say that; nil if it does
+	EID         snapshot.EnvID // claimed by the environ; empty: none
+	Unread      error          // why the environ is unknown; nil if read
 }
 
-// IsLate says that the environ was not read in time: another look may know it.
+// IsLate says that the environ wasn't read in time. Another look may succeed.
 func (p *RunningProcess) IsLate() bool {
 	return errors.Is(p.Unread, proc.ErrStalled) || errors.Is(p.Unread, proc.ErrNotRead)
 }
 
-// IsUnknown says that the process may be in any environment, unlike one that only overwrote its environ.
+// IsUnknown says that the process may be in any environment, unlike one that just overwrote its environ.
 func (p *RunningProcess) IsUnknown() bool {
 	return p.IsLate() || errors.Is(p.Unread, fs.ErrPermission) || errors.Is(p.Unread, proc.ErrTooLarge)
 }
@@ -247,9 +247,9 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, quotas
 	return r, nil
 }
 
-const accountWithin = 2 * time.Second // for the search for an account, while others wait
+const accountWithin = 2 * time.Second // to look up an account while others wait
 
-// Username returns the name of a uid, or "" if it has none or it is unknown.
+// Username returns a uid's name, or "" if it has none or is unknown.
 func Username(ctx context.Context, uid snapshot.UID) snapshot.Username {
 	ctx, cancel := context.WithTimeout(ctx, accountWithin)
 	defer cancel()
@@ -257,9 +257,9 @@ func Username(ctx context.Context, uid snapshot.UID) snapshot.Username {
 	return account.Username()
 }
 
-// FirstUID is the first uid of people, UID_MIN of login.defs(5): lower ones are those of system accounts.
+// FirstUID is the first uid of people, UID_MIN in login.defs(5). Lower ones are system accounts.
 var FirstUID = sync.OnceValue(func() snapshot.UID {
-	data, _ := os.ReadFile("/etc/login.defs") // without it the usual one holds
+	data, _ := os.ReadFile("/etc/login.defs") // default if missing
 	return firstUID(string(data))
 })
 
@@ -275,7 +275,7 @@ func firstUID(loginDefs string) snapshot.UID {
 	return usual
 }
 
-// DescribeUser is a uid with its name in /etc/passwd. A directory service is not asked, since the lock is held.
+// DescribeUser formats a uid with its name in /etc/passwd. It asks no directory service, as the lock is held.
 func DescribeUser(uid uint32) string {
 	account, _ := nss.Passwd{}.Local(snapshot.UID(uid))
 	if name := account.Username(); name != "" {
@@ -284,13 +284,13 @@ func DescribeUser(uid uint32) string {
 	return fmt.Sprintf("uid %d", uid)
 }
 
-// Mountinfo is what is mounted where this process is, by a /proc; empty if it is unknown.
+// Mountinfo returns the mounts of this process, from a /proc; empty if unknown.
 func Mountinfo(procRoot string) string {
 	mountinfo, _ := proc.FS{Root: procRoot}.Mounts()
 	return mountinfo
 }
 
-// IsPrivate says whether another folder is mounted at a path, as by PrivateTmp= and pam_namespace(8).
+// IsPrivate says whether another folder is mounted at a path, as by PrivateTmp= or pam_namespace(8).
 func IsPrivate(mountinfo, path string) (private bool) {
 	for m := range proc.ParseMounts(mountinfo, " "+path+" ") {
 		if m.Point == path { // the last one covers the others
@@ -300,11 +300,11 @@ func IsPrivate(mountinfo, path string) (private bool) {
 	return private
 }
 
-// IsOwn says whether a folder is on the file system at "/", also if that is mounted once more, as by systemd.
+// IsOwn says whether a folder is on the root file system, even if that is mounted again, as by systemd.
 func IsOwn(mountinfo, path string) bool {
 	for m := range proc.ParseMounts(mountinfo, " ") {
 		if m.Point == escaped.Replace(path) {
-			return false // as engines mount a folder of the host
+			return false // how engines mount a host's folder
 		}
 	}
 	whole, known := treeAt(mountinfo, "/")
@@ -312,7 +312,7 @@ func IsOwn(mountinfo, path string) bool {
 	return known && alsoKnown && whole == here
 }
 
-// treeAt is the device of a path, and its folder that is "/" here; unknown for a mount at another path than its own.
+// treeAt returns a path's device, and the device's folder that is "/" here; unknown if mounted at a different path.
 func treeAt(mountinfo, path string) (tree [2]string, known bool) {
 	nearest := ""
 	for m := range proc.ParseMounts(mountinfo, " ") {
@@ -329,7 +329,7 @@ func treeAt(mountinfo, path string) (tree [2]string, known bool) {
 
 var escaped = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`)
 
-// UsersMount describes a file system that a user has mounted at a path or below, without touching it; empty for none.
+// UsersMount describes a file system that a user mounted at or below a path, without touching it; empty if none.
 func UsersMount(mountinfo, path string) string {
 	path = escaped.Replace(path)
 	for m := range proc.ParseMounts(mountinfo, path) {
@@ -339,7 +339,7 @@ func UsersMount(mountinfo, path string) string {
 		for option := range strings.SplitSeq(m.Options, ",") {
 			name, value, _ := strings.Cut(option, "=")
 			uid, err := strconv.ParseUint(value, 10, 32)
-			// user_id is FUSE's, and uid that of tmpfs and others
+			// user_id is FUSE's; uid is used by tmpfs and others
 			if err == nil && (name == "user_id" || name == "uid") && uid != 0 && uid != uint64(os.Geteuid()) {
 				return fmt.Sprintf("a %s file system of uid %d is mounted at %s", m.Kind, uid, m.Point)
 			}
