@@ -1,16 +1,16 @@
-// Package doctor looks at hosts as a controller sees them, and says for each what is not in order and what to do about
-// it: from the name to the login, what sudo allows there, the clock, and what the host's own `genv doctor` finds.
+// Package doctor examines hosts from a controller, and says what is wrong with each and what to do about it: from name
+// resolution to login, sudo, the clock, and the findings of the host's own `genv doctor`.
 //
 //	d := &doctor.Doctor{Client: client, Timeout: 30 * time.Second, Now: time.Now}
 //	results := remote.Each(ctx, hosts, 64, func(ctx context.Context, h remote.Host) (doctor.HostReport, error) {
 //		return d.Examine(ctx, h), nil
 //	})
 //
-// Where the host has genv 1.4.3 or none, its own checks are skipped. sudo runs only `sudo -n -l`, which lists what is
-// allowed, and `genv usage serve`, which says which controller acts there and tries what acting needs on a process of
+// If the host has genv 1.4.3 or none, its own checks are skipped. sudo only runs `sudo -n -l`, which lists what is
+// allowed, and `genv usage serve`, which says which controller acts there, and tries what acting needs on a process of
 // its own. Nothing changes the host.
 //
-// Hosts may lie about themselves: their output is bounded, never tells the next step, and can't change what the
+// Hosts may lie about themselves: their output is bounded, never sets the next step, and can't change what the
 // controller found.
 package doctor
 
@@ -37,22 +37,22 @@ import (
 
 // Doctor examines hosts. It is safe for concurrent use.
 type Doctor struct {
-	// Client reaches hosts, as a *sshclient.Client.
+	// Client reaches hosts, such as a *sshclient.Client.
 	Client interface {
 		remote.Runner
-		// Way is how a host is reached, without a connection.
+		// Way returns how a host is reached, without connecting.
 		Way(ctx context.Context, host remote.Host) (sshclient.Way, error)
-		// Peer is the machine of the host's last connection; false if there was none.
+		// Peer returns the machine of the host's last connection; false if there was none.
 		Peer(host remote.Host) (remote.Peer, bool)
-		// LoginTook is how long the login of that connection took; 0 if that is not known.
+		// LoginTook is how long that connection's login took; 0 if unknown.
 		LoginTook(host remote.Host) time.Duration
 	}
-	Timeout  time.Duration    // for all commands on a host together; connecting has that of the Client
+	Timeout  time.Duration    // for all commands on a host; connecting uses the Client's
 	Now      func() time.Time // the controller's clock
-	Insecure bool             // host keys are not checked
-	// Acting, if set, asks root's `genv usage serve` on a host which controller acts there.
+	Insecure bool             // host keys aren't checked
+	// Acting, if set, asks root's `genv usage serve` which controller acts on a host.
 	Acting func(ctx context.Context, host remote.Host) (agent.Acting, error)
-	// Guard, if set, is the kernel guard that the policy wants on a host.
+	// Guard, if set, returns the kernel guard that the policy wants on a host.
 	Guard func(host remote.Host) snapshot.GuardMode
 }
 
@@ -65,12 +65,12 @@ type HostReport struct {
 	Genv    doctor.GenvProgram `json:"genv"`
 	System  doctor.System      `json:"system"`
 	Checks  []doctor.Check     `json:"checks"`
-	Failure *remote.Failure    `json:"-"` // why no command ran there; nil if one did
+	Failure *remote.Failure    `json:"-"` // why no command ran there, or nil
 
-	acting *agent.Acting // nil if that isn't known
+	acting *agent.Acting // nil if unknown
 }
 
-// Check is the check with a name. Each host has all of doctor.Names.
+// Check returns the check of this name. Each host has all of doctor.Names.
 func (h *HostReport) Check(name doctor.Name) *doctor.Check {
 	return &h.Checks[slices.IndexFunc(h.Checks, func(c doctor.Check) bool { return c.Name == name })]
 }
@@ -78,13 +78,13 @@ func (h *HostReport) Check(name doctor.Name) *doctor.Check {
 type examination struct {
 	*Doctor
 	host  remote.Host
-	token string // marks the output of our commands
+	token string // marks our commands' output
 	way   sshclient.Way
 	HostReport
 
 	user, uid string              // of the login, by the survey; empty if unknown
-	sudoTook  time.Duration       // about
-	trial     remote.SudoResult   // zero if it wasn't tried
+	sudoTook  time.Duration       // approximate
+	trial     remote.SudoResult   // zero if not tried
 	programs  map[string]genvFile // by PATH: of the "login", of "sudo", or the "usual" folders
 }
 
@@ -99,7 +99,7 @@ func (d *Doctor) begin(host remote.Host) *examination {
 
 const notTried = "not tried"
 
-// Examine looks at a host. What could not be looked at is Skipped.
+// Examine examines a host. Checks that couldn't run are Skipped.
 func (d *Doctor) Examine(ctx context.Context, host remote.Host) HostReport {
 	began, e := time.Now(), d.begin(host)
 	if e.resolve(ctx) {
@@ -109,7 +109,7 @@ func (d *Doctor) Examine(ctx context.Context, host remote.Host) HostReport {
 	return e.conclude()
 }
 
-// NotBegun is a host that was not examined.
+// NotBegun reports a host that was not examined.
 func NotBegun(host remote.Host, why error) HostReport {
 	e := (*Doctor)(nil).begin(host)
 	e.fail(doctor.NameResolution, why)
@@ -129,8 +129,7 @@ func (e *examination) add(checks ...doctor.Check) {
 	}
 }
 
-// fail adds a check that failed, and that no command ran. The class of the error is the cause, unless a row of a table
-// knows a better one.
+// fail adds a failed check, and that no command ran. The cause is the error's class, unless the table has a better one.
 func (e *examination) fail(name doctor.Name, err error, table ...doctor.Check) {
 	e.add(doctor.First(name, append(table, failed(name, err))...))
 	f := remote.FailureOf(e.host.Name, err)
@@ -151,7 +150,7 @@ func (e *examination) look(ctx context.Context) {
 	if !e.survey(ctx) {
 		return
 	}
-	// What the survey took may be mostly a question for a passphrase.
+	// The survey's time may mostly be a passphrase prompt.
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout-min(time.Since(began), e.Timeout/2))
 	defer cancel()
 	e.add(e.checkSudo())
@@ -159,7 +158,7 @@ func (e *examination) look(ctx context.Context) {
 	e.askActing(ctx)
 }
 
-// run runs a command on the host. It repeats what a busy sshd refused.
+// run runs a command on the host, with retries if sshd is too busy.
 func (e *examination) run(ctx context.Context, command remote.Command) (remote.Output, error) {
 	return remote.UntilNotBusy(ctx, func() (remote.Output, error) { return e.Client.Run(ctx, e.host, command) })
 }
@@ -172,7 +171,7 @@ type FleetReport struct {
 	Schema   string             `json:"schema"`
 	Time     time.Time          `json:"time"`
 	Genv     doctor.GenvProgram `json:"genv"`   // of the controller
-	Status   doctor.CheckStatus `json:"status"` // that of the worst host or controller
+	Status   doctor.CheckStatus `json:"status"` // of the worst host or controller
 	OK       int                `json:"ok"`     // hosts
 	Warnings int                `json:"warnings"`
 	Failures int                `json:"failures"`
@@ -184,7 +183,7 @@ type FleetReport struct {
 	Duplicates []controller.Duplicate `json:"duplicates"`
 }
 
-// DocumentOf judges the controllers of hosts, and counts hosts. e is nil if there is no election.
+// DocumentOf judges the hosts' controllers, and counts hosts. e is nil without an election.
 func DocumentOf(hosts []HostReport, e *Election, genv doctor.GenvProgram, at time.Time) FleetReport {
 	d := FleetReport{
 		Schema: Schema, Time: at.UTC(), Genv: genv, Hosts: hosts, Failed: []remote.Failure{},
@@ -276,7 +275,7 @@ func (e *examination) unreached(err error) {
 	}
 }
 
-// answered adds that an SSH server answered, if it must have been the host's.
+// answered adds that an SSH server answered, if that must be the host's.
 func (e *examination) answered() {
 	if e.way.Direct() {
 		e.add(doctor.Good(doctor.TCP, "an SSH server answers at port %d", e.way.Settings.Port))
@@ -288,7 +287,7 @@ func (e *examination) checkSudo() doctor.Check {
 	path, account := cmp.Or(t.Genv, remote.DefaultGenv), remote.SudoersAccount(e.user, e.uid)
 	step := remote.SudoStep(remote.SudoRefused, account, path)
 	refusal := cmp.Or(t.Refusal(), new(remote.Error))
-	coverage := map[bool][]string{} // of what a controller needs
+	coverage := map[bool][]string{} // of a controller's needs
 	for _, command := range []string{"snapshot", "execute", "serve"} {
 		has := slices.Contains(t.Allows, "usage "+command) || command == "serve" && t.Runs != ""
 		coverage[has] = append(coverage[has], command)

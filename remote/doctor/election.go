@@ -18,24 +18,24 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Election is what etcd says about controllers that elect a leader. A nil Election wasn't asked.
+// Election is what etcd says about controllers that elect a leader; nil if not asked.
 type Election struct {
 	Key        string
 	Cluster    uint64           // of etcd
-	Leader     *election.Leader // nil for none
+	Leader     *election.Leader // nil: none
 	Epoch      uint64           // of the leader
 	Registered []election.Registration
-	Memory     time.Time // when the leader wrote its memory to etcd last; zero for never
+	Memory     time.Time // last write of the leader's memory to etcd; zero: never
 	Err        error     // why etcd doesn't say it
 
-	Members    int      // of etcd, that are named
-	Silent     []string // why members don't answer, one line for each that doesn't
+	Members    int      // configured for etcd
+	Silent     []string // errors of members that don't answer, one line each
 	OutOfSpace bool
-	Health     string // the command by which an operator looks at the members
+	Health     string // the command to examine the members
 }
 
-// AskEtcd asks for the election with a key, and how etcd is, for 10 s at most. Ask the hosts first: then an epoch that
-// they know can't be later than the leader's.
+// AskEtcd asks about the election with this key, and about etcd itself, within 10 s. Ask the hosts first: then they
+// can't know a later epoch than the leader's.
 func AskEtcd(ctx context.Context, config etcd.Config, key, health string) *Election {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -45,12 +45,12 @@ func AskEtcd(ctx context.Context, config etcd.Config, key, health string) *Elect
 	var asked sync.WaitGroup
 	asked.Go(func() {
 		for _, m := range client.Members(ctx, key) {
-			if m.Err != nil && !etcd.Refused(m.Err) { // what it refuses, the answer about the election says
+			if m.Err != nil && !etcd.Refused(m.Err) { // a refusal also fails the question about the election
 				e.Silent = append(e.Silent, m.Err.Error())
 			}
 		}
 	})
-	asked.Go(func() { e.OutOfSpace, _ = client.OutOfSpace(ctx) }) // or it isn't known
+	asked.Go(func() { e.OutOfSpace, _ = client.OutOfSpace(ctx) }) // else unknown
 	e.Err = e.ask(ctx, client)
 	asked.Wait()
 	return e
@@ -67,7 +67,7 @@ func (e *Election) ask(ctx context.Context, client *etcd.Gateway) (err error) {
 	return err
 }
 
-// The rows about an election, in their order. There is one for each standby, and for each that is lost.
+// The rows about an election, in order: one for each standby and each lost controller.
 const (
 	etcdRow    doctor.Name = "etcd"
 	leaderRow  doctor.Name = "leader"
@@ -86,7 +86,7 @@ func (e *Election) checks(now time.Time) []doctor.Check {
 		return list
 	}
 	var standbys, lost []doctor.Check
-	leader := new(election.Registration) // without a name if it isn't registered yet, or is of another version
+	leader := new(election.Registration) // unnamed if not registered yet, or of another version
 	if i := slices.IndexFunc(e.Registered, e.isLeader); i >= 0 {
 		leader = &e.Registered[i]
 	}
@@ -200,7 +200,7 @@ func (d *FleetReport) judgeControllers(e *Election) {
 	d.Controllers = e.checks(d.Time)
 }
 
-// sourceOf is what should count the epochs on hosts: the election or, if there is none, what does on most hosts.
+// sourceOf returns who should count the hosts' epochs: the election or, without one, the most frequent.
 func sourceOf(hosts []HostReport, e *Election) (most string) {
 	if e != nil {
 		return fence.Election(e.Cluster, e.Key)

@@ -29,7 +29,7 @@ func (e *examination) checkGenv(ctx context.Context) {
 		e.Genv.Version, e.Genv.Protocol = cmp.Or(document.Genv.Version, e.Genv.Version), document.Genv.Protocol
 		e.System.Driver = document.System.Driver
 		for _, c := range document.Checks {
-			if c.Name != doctor.Clock { // which was compared
+			if c.Name != doctor.Clock { // already compared
 				e.add(c)
 			}
 		}
@@ -40,7 +40,7 @@ func (e *examination) checkGenv(ctx context.Context) {
 	e.add(doctor.Worst(e.checkVersion(err), e.checkProgram()))
 }
 
-// unseen says why the checks that a host makes of itself are unknown.
+// unseen says why the host's own checks are unknown.
 func (e *examination) unseen() {
 	for _, name := range doctor.HostNames() {
 		if c := e.Check(name); c.Detail == notTried {
@@ -49,8 +49,8 @@ func (e *examination) unseen() {
 	}
 }
 
-// hostDocument runs `genv doctor` on the host, as the login. Its output counts whatever the exit status: 3 says that it
-// found something.
+// hostDocument runs `genv doctor` on the host as the login. Its output counts whatever the exit status, as 3 means
+// findings.
 func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.HostDocument, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout*3/4)
 	defer cancel()
@@ -115,9 +115,8 @@ func (e *examination) checkProgram() doctor.Check {
 			root.path))
 }
 
-// The survey reports what the later checks depend on. It is one line without exclamation marks, so that any login shell
-// passes it on (see remote.Quote). sudo isn't asked for a host that does without it: the host would log a user who has
-// no rights.
+// The survey reports what later checks need. It is one line without exclamation marks, so that any login shell passes
+// it on (see remote.Quote). sudo isn't run on hosts that do without it, as it would log a user without rights.
 const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { printf "%s\n" "$t $*"; }; echo; ` +
 	`say user "$(id -un)"; say uid "$(id -u)"; say kernel "$(uname -r)"; say arch "$(uname -m)"; ` +
 	`say os "$(head -c 4096 /etc/os-release | grep ^PRETTY_NAME=)"; ` +
@@ -142,7 +141,7 @@ func (e *examination) genv() string {
 	return cmp.Or(e.programs["login"].path, e.programs["sudo"].path, e.programs["usual"].path)
 }
 
-// survey runs the survey. It is false if nothing more can be done.
+// survey runs the survey. It returns false if nothing more can be done.
 func (e *examination) survey(ctx context.Context) bool {
 	mode := "sudo"
 	if e.host.NoSudo {
@@ -173,7 +172,7 @@ func (e *examination) survey(ctx context.Context) bool {
 	e.take(r)
 	e.add(checkClock(r.Last("clock"), answered))
 	if !e.host.NoSudo && e.sudoTook < sudoSlow { // or the trial would take a minute
-		out, _ := e.run(ctx, remote.TrialCommand(e.host, "doctor", e.token)) // what is incomplete isn't parsed
+		out, _ := e.run(ctx, remote.TrialCommand(e.host, "doctor", e.token)) // incomplete output isn't parsed
 		if trial, ok := remote.ParseTrial(out.Stdout, e.token); ok {
 			e.trial = trial
 		}
@@ -185,10 +184,10 @@ func (e *examination) survey(ctx context.Context) bool {
 }
 
 func (e *examination) take(r remote.Reported) {
-	seconds, _ := strconv.Atoi(r.Last("took")) // 0 is not slow
+	seconds, _ := strconv.Atoi(r.Last("took")) // 0 isn't slow
 	e.user, e.sudoTook, e.programs = r.Last("user"), time.Duration(seconds)*time.Second, map[string]genvFile{}
 	e.System = doctor.System{OS: doctor.OSName(r.Last("os")), Kernel: r.Last("kernel"), Arch: r.Last("arch")}
-	e.Genv.Version = plainVersion().FindString(r.Last("version")) // or it is what it fails with
+	e.Genv.Version = plainVersion().FindString(r.Last("version")) // otherwise it is an error message
 	if _, err := strconv.ParseUint(r.Last("uid"), 10, 32); err == nil {
 		e.uid = r.Last("uid")
 	}
@@ -205,13 +204,13 @@ func (e *examination) take(r remote.Reported) {
 
 var plainVersion = text.Pattern(`^[0-9A-Za-z.+~_-]+$`)
 
-// From when on a login or sudo is slow: each cycle of a loop waits 10 s for an answer.
+// From here on a login or sudo is slow: each cycle of a loop waits 10 s for an answer.
 const (
 	loginSlow = 5 * time.Second
 	sudoSlow  = 3 * time.Second
 )
 
-// checkClock compares the seconds that the host printed last with our clock when its answer came.
+// checkClock compares the host's last printed time with our clock when its answer arrived.
 func checkClock(printed string, now time.Time) doctor.Check {
 	seconds, err := strconv.ParseInt(printed, 10, 64)
 	if err != nil {

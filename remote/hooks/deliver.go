@@ -22,27 +22,27 @@ import (
 )
 
 const (
-	queueLength = 64                     // events that wait for a slow hook
+	queueLength = 64                     // events waiting for a slow hook
 	backoff     = 500 * time.Millisecond // before the first retry; it doubles
 )
 
-// Post is an event as a hook gets it, and what became of it there.
+// Post is an event for a hook, and the result of its delivery.
 type Post struct {
 	Event policy.HookEvent
 	JSON  []byte
-	Chat  []byte   // the message for Slack
-	IDs   []string // of findings that it is about
+	Chat  []byte   // message for Slack
+	IDs   []string // of its findings
 
-	To      string // the program, or the address without the parts that may be secret
+	To      string // program, or address without parts that may be secret
 	Channel audit.Channel
-	Err     error // nil if it arrived
+	Err     error // nil if delivered
 }
 
 // Queue sends events to hooks. It is safe for concurrent use.
 type Queue struct {
 	done    func(Post)
 	hooks   []policy.Hook
-	posts   []chan Post // that wait, by hook
+	posts   []chan Post // waiting, by hook
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
@@ -50,7 +50,7 @@ type Queue struct {
 	closed bool
 }
 
-// NewQueue starts a Queue, which must be closed. done is called, by several goroutines, for each event of each hook.
+// NewQueue starts a Queue, which must be closed. done is called concurrently for each event of each hook.
 func NewQueue(hooks []policy.Hook, done func(Post)) *Queue {
 	ctx, cancel := context.WithCancel(context.Background())
 	q := &Queue{done: done, hooks: hooks, cancel: cancel}
@@ -62,7 +62,7 @@ func NewQueue(hooks []policy.Hook, done func(Post)) *Queue {
 	return q
 }
 
-// Send queues an event for the hooks that want it, and returns at once.
+// Send queues an event for the hooks that want it, without waiting.
 func (q *Queue) Send(p Post) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -81,7 +81,6 @@ func (q *Queue) Send(p Post) {
 	}
 }
 
-// to is a post for a hook.
 func (p Post) to(h policy.Hook) Post {
 	if p.To, p.Channel = nameOf(h), audit.ChannelCommand; h.Webhook != "" {
 		p.Channel = audit.ChannelWebhook
@@ -89,7 +88,7 @@ func (p Post) to(h policy.Hook) Post {
 	return p
 }
 
-// Close waits until all queued events are sent, or for the timeout; then it drops the others.
+// Close waits until queued events are sent or the timeout expires. Then it drops the rest.
 func (q *Queue) Close(timeout time.Duration) {
 	q.mu.Lock()
 	if !q.closed {
@@ -122,7 +121,7 @@ func (q *Queue) work(ctx context.Context, h policy.Hook, posts <-chan Post) {
 	}
 }
 
-// nameOf names a hook, without the parts of an address that may be secret.
+// nameOf names a hook, without parts of an address that may be secret.
 func nameOf(h policy.Hook) string {
 	if len(h.Command) > 0 {
 		return h.Command[0]
@@ -134,7 +133,7 @@ func nameOf(h policy.Hook) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// attempt sends an event once. final says that another try would not help.
+// attempt sends an event once. final: a retry would not help.
 func attempt(ctx context.Context, h policy.Hook, p Post) (final bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
@@ -152,10 +151,10 @@ func attempt(ctx context.Context, h policy.Hook, p Post) (final bool, err error)
 	return false, err
 }
 
-// client follows no redirect: the administrator decides where events go.
+// client follows no redirects: the administrator decides where events go.
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// post sends the event to the address. After a redirect or a client error, another try would fail, too.
+// post sends the event to the address. Redirects and client errors are final.
 func post(ctx context.Context, h policy.Hook, p Post) (final bool, err error) {
 	body := p.JSON
 	if h.Slack {
@@ -175,7 +174,7 @@ func post(ctx context.Context, h policy.Hook, p Post) (final bool, err error) {
 		return false, text.Late(err, h.Timeout)
 	}
 	defer answer.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be reused
 	code := answer.StatusCode
 	if code < 300 {
 		return false, nil
@@ -183,11 +182,11 @@ func post(ctx context.Context, h policy.Hook, p Post) (final bool, err error) {
 	return code < 500 && code != http.StatusTooManyRequests, fmt.Errorf("the server answered %s", answer.Status)
 }
 
-// errNoEvents is why a hook is never run.
+// errNoEvents is for a hook that never runs.
 var errNoEvents = errors.New("its `events:` are empty, so that it gets none")
 
-// SendTest sends each hook, once and as a Queue would, the first event of those that it gets, about a user and marked
-// as a test. It returns what became of them, in the order of the hooks.
+// SendTest sends each hook its first event once, as a Queue would, about a user and marked as a test. It returns the
+// results in the order of the hooks.
 func SendTest(ctx context.Context, hooks []policy.Hook, user snapshot.Username, now time.Time) []Post {
 	posts := make([]Post, len(hooks))
 	var running sync.WaitGroup
@@ -197,7 +196,7 @@ func SendTest(ctx context.Context, hooks []policy.Hook, user snapshot.Username, 
 			continue
 		}
 		running.Go(func() {
-			p, err := Notice{Event: h.On[0], Test: true, Findings: []NoticedFinding{{ // its texts show what it is
+			p, err := Notice{Event: h.On[0], Test: true, Findings: []NoticedFinding{{ // the texts say that it is a test
 				Finding: enforce.Finding{ID: "test", User: user, Since: now.UTC()}, Line: notify.TestText,
 				Advice: "There is nothing to do.",
 			}}}.at(now)

@@ -1,13 +1,13 @@
-// Package hooks sends what happens in cycles to the hooks of a policy, without delaying a cycle: as JSON to programs
-// and web addresses, as text to chats.
+// Package hooks sends what happens in cycles to the hooks of a policy without delaying cycles: as JSON to programs and
+// web addresses, as text to chats.
 //
 //	queue := hooks.NewQueue(file.Hooks, func(p hooks.Post) { … })
 //	c.Sinks = append(c.Sinks, hooks.Sink{Queue: queue, Now: time.Now})
 //	…
 //	queue.Close(5 * time.Second)
 //
-// Each hook has its own short queue and gets one event after the other. Each try has a deadline, and failures are
-// retried. Events that don't fit into the queue are dropped, which is reported.
+// Each hook has its own short queue and gets one event at a time. Each attempt has a deadline; failures are retried.
+// Events that don't fit into the queue are dropped and reported.
 package hooks
 
 import (
@@ -41,7 +41,7 @@ type Notice struct {
 	HeldUsers []safety.Held    `json:"held_users,omitempty"`
 	HeldHosts []safety.Held    `json:"held_hosts,omitempty"`
 	Test      bool             `json:"test,omitempty"`     // `genv policy test-notify` sent it
-	Messages  []NoticedMessage `json:"messages,omitempty"` // what operators wrote to users
+	Messages  []NoticedMessage `json:"messages,omitempty"` // from operators to users
 }
 
 // NoticedMessage is what an operator wrote to a user.
@@ -58,12 +58,12 @@ type NoticedFinding struct {
 	Advice string `json:"advice"` // what its user should do
 }
 
-// Sink sends to hooks: new findings, of what was done, and of what limits held back.
+// Sink sends new findings, actions, and what limits held back, to hooks.
 type Sink struct {
-	Queue interface{ Send(Post) } // a *Queue; it must not wait
+	Queue interface{ Send(Post) } // a *Queue; must not block
 	Now   func() time.Time
-	// Leads, if set, is asked whether the controller may act, right before each event except those of what it did: the
-	// controller that leads has the others, too.
+	// Leads, if set, says whether the controller may act. It is asked right before each event, except those of its own
+	// actions: the leading controller sends the others too.
 	Leads func() bool
 }
 
@@ -74,7 +74,7 @@ func (s Sink) Consume(round *controller.Round, events []enforce.Event) {
 	}
 	warned, acted := Notice{Event: policy.OnWarn}, Notice{Event: policy.OnAct}
 	find := notify.NewRecipients(round.Cluster).Environment
-	held := Notice{Event: policy.OnLimit} // in every cycle: the administrator has to decide
+	held := Notice{Event: policy.OnLimit} // in every cycle, as the administrator has to decide
 	for i := range events {
 		switch e := &events[i]; {
 		case e.Kind == enforce.EventNew && e.Finding.Pending && !e.Resumed:
@@ -107,18 +107,18 @@ func (s Sink) leads() bool { return s.Leads == nil || s.Leads() }
 
 func noticed(f *enforce.Finding, find func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment) NoticedFinding {
 	public := *f
-	public.PrivateCommand = "" // who reads what a hook passes on isn't known
+	public.PrivateCommand = "" // it is unknown who reads a hook's output
 	return NoticedFinding{public, f.Line(), f.Advice(find)}
 }
 
 func (s Sink) send(round *controller.Round, n Notice) {
 	n.Run, n.Cycle = round.Run, round.Number
-	if p, err := n.at(s.Now()); err == nil { // these types have nothing that JSON can't express
+	if p, err := n.at(s.Now()); err == nil { // never fails for these types
 		s.Queue.Send(p)
 	}
 }
 
-// at is the post of a notice that is sent at a time.
+// at returns the post of a notice sent at this time.
 func (n Notice) at(now time.Time) (Post, error) {
 	n.Schema, n.Time = "genv.hook/1", now.UTC()
 	n.Findings, n.Outcomes = append([]NoticedFinding{}, n.Findings...), append([]audit.Record{}, n.Outcomes...)
@@ -142,12 +142,12 @@ func (n *Notice) ids() []string {
 }
 
 const (
-	maxIDs       = 100 // of findings in the record of an event
+	maxIDs       = 100 // findings in an event's record
 	maxChatLines = 20
-	maxChatText  = 400 // bytes of what somebody chose
+	maxChatText  = 400 // bytes of texts from users
 )
 
-// chat is the notice in the markup of Slack, which Mattermost understands.
+// chat formats the notice in Slack's markup, which Mattermost understands.
 func (n *Notice) chat() string {
 	var lines []string
 	for i := range n.Findings {
@@ -178,7 +178,7 @@ func (n *Notice) chat() string {
 	return strings.Join(lines, "\n")
 }
 
-// done is what became of an item of an order.
+// done describes the outcome of an item of an order.
 func done(r *audit.Record) string {
 	what := fmt.Sprintf("process %d", r.PID)
 	if r.Device != nil {
@@ -195,7 +195,7 @@ func done(r *audit.Record) string {
 	return line
 }
 
-// about names a person and a host, as far as they are known.
+// about names a person and a host, if known.
 func about(user, host string) string {
 	if user == "" {
 		user = "unknown user"
@@ -208,8 +208,8 @@ func about(user, host string) string {
 
 var chatEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "`", "'", "@", "@\u200b")
 
-// escaped mentions no person and no channel.
+// escaped prevents mentions of persons and channels.
 func escaped(s string) string { return chatEscaper.Replace(text.OneLine(s)) }
 
-// quoted also keeps what somebody chose from being markup or a link.
+// quoted also prevents markup and links.
 func quoted(s string) string { return "`" + escaped(text.Cut(strings.TrimSpace(s), maxChatText)) + "`" }

@@ -10,16 +10,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The values of `ssh:`: how a host is reached.
+// Values of `ssh:`.
 const (
-	Builtin = "builtin" // with genv's own SSH, the default
-	OpenSSH = "openssh" // by running ssh(1)
+	Builtin = "builtin" // genv's own SSH, the default
+	OpenSSH = "openssh" // runs ssh(1)
 )
 
 // Ways are all values of `ssh:`.
 var Ways = []string{Builtin, OpenSSH}
 
-// hostSettings are what both `defaults:` and an entry of `hosts:` may set.
+// hostSettings are the keys allowed in both `defaults:` and entries of `hosts:`.
 type hostSettings struct {
 	port   int
 	user   string
@@ -52,7 +52,7 @@ func (f *fleet) addDocument(doc *strictyaml.Document) {
 		"hosts":    func(n *strictyaml.Node) { hosts = n },
 		"groups":   func(n *strictyaml.Node) { groups = n },
 	})
-	if hosts != nil { // after the defaults and before the groups, whatever their order in the file
+	if hosts != nil { // after defaults and before groups, whatever their order
 		hosts.List(func(n *strictyaml.Node) { f.addEntry(n, defaults) })
 	}
 	if groups != nil && doc.Err() == nil {
@@ -141,7 +141,7 @@ func readDestination(n *strictyaml.Node) (h remote.Host, names []string, ok bool
 	return h, nil, false
 }
 
-// expand reads a pattern without user and port; nil is none.
+// expand reads a pattern without user and port; n may be nil.
 func expand(n *strictyaml.Node) []string {
 	if n == nil {
 		return nil
@@ -176,7 +176,7 @@ func (f *fleet) addHosts(n *strictyaml.Node, names, addresses []string, like rem
 	}
 }
 
-// addGroups reads `groups:`. The hosts of the fleet must be known already.
+// addGroups reads `groups:`. The fleet's hosts must be known.
 func (f *fleet) addGroups(n *strictyaml.Node) {
 	n.Each(func(key, _ *strictyaml.Node) {
 		name := strings.TrimPrefix(key.Text(), "@")

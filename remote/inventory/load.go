@@ -1,4 +1,4 @@
-// Package inventory reads which hosts there are and which are selected: from -H and -x, a host file, and hosts.yaml.
+// Package inventory reads the hosts and the selected ones: from -H and -x, a host file, and hosts.yaml.
 //
 //	hosts, err := inventory.Load(inventory.Selection{
 //		Hosts:        []string{"gpu-[01-04],@h100"},
@@ -6,16 +6,16 @@
 //		DefaultFiles: []string{"/etc/genv/hosts.yaml"},
 //	}, open)
 //
-// docs/fleet.md says how hosts are written. An item of -H that ends in .yaml or .yml, or has a slash, is a file.
+// docs/fleet.md describes the syntax. An item of -H that ends in .yaml or .yml, or has a slash, is a file.
 //
-// YAML files list all hosts. -H and a plain host file (one host per line, # comments) select some of them; without
-// these, all are selected. Each selected name must be in one of the YAML files that are given: it may be misspelt.
+// YAML files list all hosts. -H and a plain host file (one host per line, # comments) select from them; otherwise all
+// are selected. Each selected name must be in a given YAML file, to catch typing errors.
 //
-// Without a YAML file, names and groups are looked up in the first of Selection.DefaultFiles that exists. It provides
-// the settings of its hosts; other hosts are accepted too.
+// Without a YAML file, names and groups are looked up in the first existing file of Selection.DefaultFiles. It has its
+// hosts' settings; other hosts are accepted too.
 //
-// Host names are compared without regard to case, like DNS names. A host that is named twice is selected once; two
-// different users or ports are an error.
+// Host names are case-insensitive, like in DNS. A host named twice is selected once; different users or ports are an
+// error.
 package inventory
 
 import (
@@ -32,22 +32,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Selection is the flags that select hosts.
+// Selection has the flags that select hosts.
 type Selection struct {
-	Hosts    []string // the values of -H, each a list separated by commas
-	HostFile string   // the value of --hostfile, plain or YAML; "" for none
-	// Exclude are the values of -x, written like those of -H, without files. Unknown hosts are an error.
+	Hosts    []string // values of -H, each a comma-separated list
+	HostFile string   // value of --hostfile, plain or YAML; "" for none
+	// Exclude has the values of -x, written like those of -H, without files. Unknown hosts are an error.
 	Exclude []string
-	User    string // the value of -l: it precedes the user of a YAML file, but not that of user@host
-	// DefaultFiles are where names, groups and labels are looked up if no YAML file is given: in the first that exists.
-	// OpenDefault opens it; nil for the Open of Load.
+	User    string // value of -l: overrides the user in a YAML file, but not in user@host
+	// DefaultFiles are used if no YAML file is given: the first that exists has the names, groups and labels.
+	// OpenDefault opens it; nil: Load's Open.
 	DefaultFiles []string
 	OpenDefault  Open
-	All          bool // of the default file, if neither Hosts nor HostFile name any
+	All          bool // select the whole default file if neither Hosts nor HostFile name any
 }
 
-// Load returns the hosts of a selection, at least one, each once, in the order of their names there. Its errors are
-// ErrUsage.
+// Load returns the selected hosts, at least one, each once, in the order of their names. Errors are ErrUsage.
 func Load(sel Selection, open Open) ([]remote.Host, error) {
 	if sel.User != "" {
 		if err := text.CheckUsername(sel.User); err != nil {
@@ -88,7 +87,7 @@ func (sel Selection) read(open Open) (words []word, files []yamlFile, err error)
 	if sel.HostFile != "" {
 		items = append(items, word{sel.HostFile, "--hostfile"})
 	}
-	seen := map[string]bool{} // the files
+	seen := map[string]bool{} // files
 	for _, item := range items {
 		inFlag := item.place == "-H"
 		if inFlag && !item.isFile() {
@@ -156,8 +155,8 @@ func (sel Selection) findFleet(files []yamlFile, needed bool, open Open) (*fleet
 	return f, nil
 }
 
-// ErrUsage is in the chain of every error of this package: the input must be changed. The text is one line that names
-// the flag, or the file, line and column, and what to write instead.
+// ErrUsage is wrapped by every error of this package: the input must be changed. The text is one line that names the
+// flag, or file, line and column, and what to write instead.
 var ErrUsage = errors.New("usage error")
 
 func usagef(format string, args ...any) error {
@@ -165,7 +164,7 @@ func usagef(format string, args ...any) error {
 	return text.Worded(text.Printable(err.Error()), ErrUsage, err) // one line, whatever the names contain
 }
 
-// Open opens a file for reading. A file that does not exist is fs.ErrNotExist.
+// Open opens a file for reading. A missing file is fs.ErrNotExist.
 type Open func(path string) (io.ReadCloser, error)
 
 type yamlFile struct {
@@ -208,7 +207,7 @@ func isYAMLName(path string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// isYAML distinguishes a YAML file from a plain list by its name, or by the first line that isn't empty or a comment.
+// isYAML tells a YAML file from a plain list by name, or by the first line with content.
 func isYAML(path string, data []byte) bool {
 	if isYAMLName(path) {
 		return true
@@ -235,7 +234,7 @@ func plainLines(path string, data []byte) []word {
 	return words
 }
 
-// withoutComment removes a comment: no host name has a #.
+// withoutComment cuts at #, which no host name contains.
 func withoutComment(line string) string {
 	line, _, _ = strings.Cut(strings.TrimPrefix(line, "\uFEFF"), "#")
 	return strings.TrimSpace(line)

@@ -12,10 +12,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// selected are hosts in the order in which they are named, with the user and port that are written with the name.
+// selected are hosts in the order of their names, with the user and port written with the name.
 type selected struct {
 	hosts []remote.Host
-	index map[string]int // of hosts, by folded name
+	index map[string]int // by folded name
 }
 
 func selectHosts(words []word, f *fleet) (*selected, error) {
@@ -46,7 +46,7 @@ func selectHosts(words []word, f *fleet) (*selected, error) {
 	return s, nil
 }
 
-// add adds a host, or its user and port to the same host. Two users or ports are an error: one would be ignored.
+// add adds a host, or merges user and port into an added one. Two users or ports are an error, as one would be ignored.
 func (s *selected) add(h remote.Host) error {
 	key := text.FoldHost(h.Name)
 	i, ok := s.index[key]
@@ -70,7 +70,7 @@ func (s *selected) add(h remote.Host) error {
 	return nil
 }
 
-// withSettings are the hosts with their settings: first those that are written with the name, then -l, then the file.
+// withSettings applies settings: those written with the name win over -l, and that over the file.
 func (s *selected) withSettings(f *fleet, user string) []remote.Host {
 	hosts := make([]remote.Host, len(s.hosts))
 	for i, written := range s.hosts {
@@ -84,7 +84,8 @@ func (s *selected) withSettings(f *fleet, user string) []remote.Host {
 	return hosts
 }
 
-// Known returns the hosts of the YAML files of a selection, else of the default file, and the names of groups' hosts.
+// Known returns the hosts of a selection's YAML files, or else of the default file, and the hosts of each group by
+// name.
 func Known(sel Selection, open Open) (hosts []remote.Host, groups map[string][]string, err error) {
 	_, files, err := sel.read(open)
 	if err != nil {
@@ -103,16 +104,16 @@ type fleet struct {
 	files  []string
 	strict bool // other hosts are an error
 	hosts  []remote.Host
-	index  map[string]int      // of hosts, by folded name
-	places map[string]string   // where a host or, after an @, a group is written
-	groups map[string][]string // the names of a group's hosts, in order
+	index  map[string]int      // by folded name
+	places map[string]string   // where a host or (after an @) a group is defined
+	groups map[string][]string // host names of each group, in order
 }
 
 func newFleet() *fleet {
 	return &fleet{index: map[string]int{}, places: map[string]string{}, groups: map[string][]string{}}
 }
 
-const everyone = "all" // the group of all hosts, which every fleet has
+const everyone = "all" // the predefined group of all hosts
 
 func (f *fleet) host(name string) (h remote.Host, ok bool) {
 	i, ok := f.index[text.FoldHost(name)]
@@ -144,7 +145,7 @@ func (f *fleet) members(group string) ([]string, error) {
 
 func (f *fleet) in() string { return strings.Join(f.files, ", ") }
 
-const maxHosts = 100_000 // how many hosts a selection may have before exclusion
+const maxHosts = 100_000 // per selection, before exclusion
 
 func names(hosts []remote.Host) []string {
 	list := make([]string, len(hosts))

@@ -13,12 +13,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// terms are the words of a selection: hosts of include, else all, that are in each of within and in none of exclude.
+// terms select the hosts of include (empty: all) that are in each of within, and in none of exclude.
 type terms struct{ include, within, exclude []word }
 
 const (
-	notSign = "!" // before an item: not these hosts
-	andSign = "&" // before an item: only these hosts
+	notSign = "!" // item prefix: not these hosts
+	andSign = "&" // item prefix: only these hosts
 )
 
 func (w word) isNarrowing() bool {
@@ -46,7 +46,7 @@ func sortTerms(words, excluded []word) (terms, error) {
 }
 
 func (f *fleet) expand(w word, others []string) ([]remote.Host, error) {
-	var like remote.Host // with the user and port that are written
+	var like remote.Host // with user and port as written
 	var names []string
 	var err error
 	group, isGroup := strings.CutPrefix(w.text, "@")
@@ -131,7 +131,7 @@ func (s *selected) narrow(t terms, f *fleet) error {
 	return nil
 }
 
-// keysOf are the folded names of a word's hosts. Unknown ones are an error, since they may be misspelt.
+// keysOf returns the folded names of a word's hosts. Unknown ones are an error, to catch typing errors.
 func (s *selected) keysOf(w word, f *fleet) (map[string]bool, error) {
 	hosts, err := f.expand(w, names(s.hosts))
 	if err != nil {
@@ -152,14 +152,14 @@ func (s *selected) keysOf(w word, f *fleet) (map[string]bool, error) {
 	return keys, nil
 }
 
-// labelOf is KEY or KEY=VALUE of an item label:…, but label:22 is port 22 of a host with this name.
+// labelOf returns KEY or KEY=VALUE of label:…, unless it is a port: label:22 is port 22 of a host with this name.
 func labelOf(item string) (label string, ok bool) {
 	label, ok = strings.CutPrefix(item, "label:")
 	_, err := parsePort(label)
 	return label, ok && err != nil
 }
 
-// labelled are the names of hosts with a label, at least one. Case matters; * and ? in a value are wildcards.
+// labelled returns the hosts with a label, at least one. Case matters; * and ? in a value are wildcards.
 func (f *fleet) labelled(label string) ([]string, error) {
 	key, value, hasValue := strings.Cut(label, "=")
 	if key == "" {
@@ -169,7 +169,7 @@ func (f *fleet) labelled(label string) ([]string, error) {
 		return nil, errNoFleet
 	}
 	var found []string
-	known := map[string]map[string]bool{} // the values of each label, of all hosts
+	known := map[string]map[string]bool{} // all hosts' values of each label
 	for i := range f.hosts {
 		h := &f.hosts[i]
 		if has, ok := h.Labels[key]; ok && (!hasValue || text.MatchGlob([]rune(value), []rune(has))) {
@@ -196,7 +196,7 @@ func (f *fleet) labelled(label string) ([]string, error) {
 		text.Hint(word, choices, what+" are "+text.Shorten(strings.Join(choices, ", "), 200)))
 }
 
-// parseDestination reads [user@]name[:port], where the name may have ranges or wildcards.
+// parseDestination reads [user@]name[:port]. The name may have ranges or wildcards.
 func parseDestination(word string) (h remote.Host, err error) {
 	name := word
 	switch at := strings.LastIndexByte(word, '@'); {
@@ -204,7 +204,7 @@ func parseDestination(word string) (h remote.Host, err error) {
 		return h, fmt.Errorf("%q has no user before the @; write it as user@host, or @group for a host group", word)
 	case at > 0 && at == len(word)-1:
 		return h, fmt.Errorf("%q has no host after the @; write it as user@host", word)
-	case at > 0: // as in ssh, since a user may be ann@corp.example
+	case at > 0: // the last @, as in ssh: a user may be ann@corp.example
 		if err := text.CheckUsername(word[:at]); err != nil {
 			return h, fmt.Errorf("%q: %w", word, err)
 		}
@@ -216,7 +216,7 @@ func parseDestination(word string) (h remote.Host, err error) {
 	return h, nil
 }
 
-// splitPort separates the port from a host. Brackets at its start with a colon inside hold an IPv6 address.
+// splitPort separates the port from a host. Brackets around a colon hold an IPv6 address.
 func splitPort(text string) (host string, port int, err error) {
 	if inside, rest, closed := strings.Cut(text, "]"); closed && strings.HasPrefix(inside, "[") &&
 		strings.Contains(inside, ":") {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ActionKind says what is asked for. The texts appear in JSON.
+// ActionKind says what is requested. The texts appear in JSON.
 type ActionKind string
 
 // The kinds of actions.
@@ -29,14 +29,14 @@ const (
 // ActionSchema is the schema of an Action.
 const ActionSchema = "genv.live.action/1"
 
-// Action is what a person asks for, as JSON. Fields that a kind has no use for stay empty.
+// Action is a person's request, as JSON. Fields that a kind doesn't use stay empty.
 type Action struct {
 	Schema string     `json:"schema"` // ActionSchema
 	Kind   ActionKind `json:"action"`
 
 	Host   snapshot.Hostname     `json:"host,omitempty"`
 	Device *snapshot.DeviceIndex `json:"device,omitempty"` // to exempt
-	UUID   snapshot.GPUUUID      `json:"uuid,omitempty"`   // another GPU is not exempted
+	UUID   snapshot.GPUUUID      `json:"uuid,omitempty"`   // no other GPU is exempted
 	User   snapshot.Username     `json:"user,omitempty"`   // who is exempted
 	Rule   enforce.Rule          `json:"rule,omitempty"`   // what an exemption is limited to
 	Hours  float64               `json:"hours,omitempty"`  // of an exemption, at most 720
@@ -48,11 +48,11 @@ type Action struct {
 // AnswerSchema is the schema of an Answer.
 const AnswerSchema = "genv.live.answer/1"
 
-// Answer is what a controller says to an action that it accepted.
+// Answer is a controller's answer to an accepted action.
 type Answer struct {
 	Schema string `json:"schema"` // AnswerSchema
 	Done   bool   `json:"done"`   // always true
-	Text   string `json:"text"`   // for people; one line, of explain one for each cap
+	Text   string `json:"text"`   // for people; one line, for explain one per cap
 }
 
 // Code says why an action is refused. The texts appear in JSON.
@@ -68,7 +68,7 @@ const (
 	NotStarted Code = "not-started" // the controller ended or the person left before it began
 )
 
-// Refusal is the error of an action of which nothing was done, as JSON shows it.
+// Refusal is the error of an action that had no effect, as JSON shows it.
 type Refusal struct {
 	Schema   string `json:"schema"` // AnswerSchema
 	Code     Code   `json:"code"`
@@ -78,28 +78,28 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Text }
 
-// WithNextStep appends the next step to an error that wraps a Refusal, as a sentence of its own.
+// WithNextStep appends the next step, as a sentence, to an error that wraps a Refusal.
 func WithNextStep(err error) error {
 	refusal, ok := errors.AsType[*Refusal](err)
 	switch {
 	case !ok || refusal.NextStep == "":
 		return err
-	case strings.HasSuffix(err.Error(), "?"): // as after "did you mean"
+	case strings.HasSuffix(err.Error(), "?"): // such as "did you mean"
 		return fmt.Errorf("%w %s", err, refusal.NextStep)
 	}
 	return fmt.Errorf("%w. %s", err, refusal.NextStep)
 }
 
-// Author is who asks, as the kernel says: never by a name that a client claims.
+// Author is who asks, according to the kernel, never to the client.
 type Author struct {
 	UID  snapshot.UID
-	Name snapshot.Username // of UID; empty if it has none
-	// Login is who logged in, as after sudo, if the kernel knows that (loginuid(5)) and it is another user; else nil.
+	Name snapshot.Username // of UID; may be empty
+	// Login is who logged in (loginuid(5)), if that is another user, as after sudo; else nil.
 	Login     *snapshot.UID
 	LoginName snapshot.Username
 }
 
-// String names the person, as in "alice (uid 1000), as root".
+// String names the person, such as "alice (uid 1000), as root".
 func (p Author) String() string {
 	if p.Login == nil {
 		return named(p.Name, p.UID)
@@ -123,18 +123,18 @@ func Refuse(code Code, nextStep, format string, args ...any) *Refusal {
 	return &Refusal{Schema: AnswerSchema, Code: code, Text: fmt.Sprintf(format, args...), NextStep: nextStep}
 }
 
-// RefuseInvalid returns a Refusal of what can't be understood.
+// RefuseInvalid returns a Refusal of an invalid request.
 func RefuseInvalid(format string, args ...any) *Refusal {
 	return Refuse(Invalid, "Correct the request; docs/json.md describes it.", format, args...)
 }
 
-// fieldsOf are the fields that each kind has a use for, besides the reason.
+// fieldsOf lists the fields that each kind uses, besides the reason.
 var fieldsOf = map[ActionKind]string{
 	Exempt: "host device uuid user rule hours from", Unexempt: "host device uuid user rule", Hold: "", Release: "",
 	Explain: "host user",
 }
 
-// Check returns a *Refusal (Invalid) if an action is incomplete, or has what its kind has no use for.
+// Check returns a *Refusal (Invalid) if an action is incomplete, or has fields that its kind doesn't use.
 func (a *Action) Check() error {
 	used, known := fieldsOf[a.Kind]
 	e, err := a.Exemption(), error(nil)
@@ -169,7 +169,7 @@ func (a *Action) Check() error {
 	return RefuseInvalid("%s has no use for %s", a.Kind, strings.Join(needless, ", "))
 }
 
-// Exemption is what Exempt and Unexempt are about, without its author and times.
+// Exemption returns what Exempt and Unexempt are about, without author and times.
 func (a *Action) Exemption() policy.Exemption {
 	return policy.Exemption{
 		Who:    policy.Who{User: a.User, Host: a.Host, Device: a.Device, UUID: a.UUID, Rule: a.Rule},

@@ -1,5 +1,5 @@
-// Package operator describes what a person asks a running controller to do: exempt a user for some hours, or put all
-// enforcement on hold.
+// Package operator describes what a person asks a running controller to do, such as exempting a user for some hours or
+// putting all enforcement on hold.
 //
 //	action := operator.Action{
 //		Schema: operator.ActionSchema, Kind: operator.Exempt, Reason: "paper deadline",
@@ -7,7 +7,7 @@
 //	}
 //	err := action.Check()
 //
-// The package has values only; remote/controller carries them out, and remote/live carries them over a socket.
+// The package only has values. remote/controller carries them out, and remote/live transports them over a socket.
 package operator
 
 import (
@@ -27,13 +27,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// State is what operators asked for that lasts. It is a value.
+// State is the lasting effect of operators' requests. It is a value.
 type State struct {
 	Exemptions policy.ExemptionList `json:"exemptions"`
-	Hold       *OnHold              `json:"hold,omitempty"` // nil if enforcement goes on
+	Hold       *OnHold              `json:"hold,omitempty"` // nil if not on hold
 }
 
-// OnHold says that rules do nothing until an operator releases them.
+// OnHold means that rules do nothing until an operator releases them.
 type OnHold struct {
 	Since  time.Time `json:"since"`
 	By     string    `json:"by"`
@@ -46,7 +46,7 @@ func (h *OnHold) String() string {
 		h.Reason)
 }
 
-// With has the hold and the exemptions of both states.
+// With combines the holds and exemptions of both states.
 func (s State) With(other State) State {
 	if s.Hold == nil {
 		s.Hold = other.Hold
@@ -62,7 +62,7 @@ func (s State) With(other State) State {
 	return s
 }
 
-// Policy returns the policy by which to judge.
+// Policy returns the policy to judge by.
 func (s State) Policy(base enforce.Policy, now time.Time) enforce.Policy {
 	if len(s.Exemptions) > 0 {
 		base = policy.WithExemptions(base, s.Exemptions, now)
@@ -73,7 +73,7 @@ func (s State) Policy(base enforce.Policy, now time.Time) enforce.Policy {
 	return base
 }
 
-// paused is a policy of which nothing is done.
+// paused is a policy without actions.
 type paused struct {
 	enforce.Policy
 	because string
@@ -98,7 +98,7 @@ const fileSchema = "genv.controller.operator/1"
 type file struct {
 	Schema string          `json:"schema"`
 	Time   time.Time       `json:"time"`
-	SHA256 string          `json:"sha256"` // of time and state: damage must not lengthen an exemption, or end a hold
+	SHA256 string          `json:"sha256"` // of time and state: damage can't lengthen exemptions or end a hold
 	State  json.RawMessage `json:"state"`
 }
 
@@ -107,7 +107,7 @@ func (f *file) sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// at is the state with its times by the clock of now, as enforce.Memory.At has them.
+// at returns the state with times by now's clock, like enforce.Memory.At.
 func (s State) at(now time.Time) State {
 	wall := func(t time.Time) time.Time { return now.Add(t.Sub(now)).Round(time.Second).UTC() }
 	s.Exemptions = s.Exemptions.Move(wall)
@@ -119,13 +119,13 @@ func (s State) at(now time.Time) State {
 	return s
 }
 
-// Empty reports whether operators asked for nothing that lasts.
+// Empty says whether no request has a lasting effect.
 func (s State) Empty() bool { return len(s.Exemptions) == 0 && s.Hold == nil }
 
-// Content is what a file has of the state.
+// Content is the state as stored in a file.
 func (s State) Content(now time.Time) ([]byte, error) { return json.Marshal(s.at(now)) }
 
-// Encode returns the state as a file, with its times by the clock of now.
+// Encode returns the state as a file, with times by now's clock.
 func (s State) Encode(now time.Time) ([]byte, error) {
 	state, err := s.Content(now)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s State) Encode(now time.Time) ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// Decode reads what Encode wrote. A clock that was set back lengthens no exemption; from here on times are monotonic.
+// Decode reverses Encode. Setting the clock back lengthens no exemption. The resulting times are monotonic.
 func Decode(data []byte, now time.Time) (State, error) {
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -150,7 +150,7 @@ func Decode(data []byte, now time.Time) (State, error) {
 	}
 	var s State
 	decoder := json.NewDecoder(bytes.NewReader(f.State))
-	decoder.DisallowUnknownFields() // a limit of an exemption that is not understood
+	decoder.DisallowUnknownFields() // it may limit an exemption
 	if err := decoder.Decode(&s); err != nil {
 		return State{}, err
 	}
@@ -167,7 +167,7 @@ func Decode(data []byte, now time.Time) (State, error) {
 	return s, nil
 }
 
-// Lost is the state to continue with if the saved one can't be read: there may have been a hold.
+// Lost is the state after an unreadable save: there may have been a hold.
 func Lost(now time.Time) State {
 	return State{Hold: &OnHold{Since: now, By: "genv", Reason: "what operators asked for before can't be read; " +
 		"release when you have looked at it"}}

@@ -1,9 +1,9 @@
-// Package hostkeys decides on a host's key as OpenSSH does: known_hosts files with hashed names, patterns, ports,
-// @cert-authority and @revoked, and KnownHostsCommand. A file that changes is read again. A file that can't be read, or
-// a bad line, is skipped with a warning, and refuses a host only if its key isn't found elsewhere.
+// Package hostkeys decides on a host's key like OpenSSH: by known_hosts files with hashed names, patterns, ports,
+// @cert-authority and @revoked, and by KnownHostsCommand. Changed files are reread. An unreadable file or a bad line is
+// skipped with a warning, and only refuses a host if its key isn't found elsewhere.
 //
-// It is stricter than OpenSSH in two ways: a key that is revoked for the name without its port is never accepted, and
-// `accept-new` adds no key while one of the host's files can't be read.
+// It is stricter than OpenSSH in two ways: a key revoked for the name without port is never accepted, and `accept-new`
+// adds no key while one of the host's files is unreadable.
 //
 //	store := hostkeys.NewCache(log)
 //	host := store.Lookup([]string{"/home/alice/.ssh/known_hosts"}, hostkeys.Name{Host: "gpu-07", Port: 22})
@@ -21,13 +21,13 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Name is the name that a host's keys are looked up by.
+// Name is the name to look up a host's keys by.
 type Name struct {
-	Host string // a name or an address, without a port
+	Host string // name or address, without a port
 	Port int    // 0 for HostKeyAlias, which has none
 }
 
-// String is the name as known_hosts has it.
+// String is the name as in known_hosts.
 func (n Name) String() string {
 	if n.Port == 0 || n.Port == 22 {
 		return strings.ToLower(n.Host)
@@ -35,16 +35,16 @@ func (n Name) String() string {
 	return fmt.Sprintf("[%s]:%d", strings.ToLower(n.Host), n.Port)
 }
 
-// Known is what the known_hosts files say about a host.
+// Known is what known_hosts files say about a host.
 type Known struct {
 	name    Name
 	paths   []string
 	files   []*knownHosts
 	entries []*knownKey // of the name with its port
-	missing []error     // why something could not be read
+	missing []error     // why something couldn't be read
 }
 
-// Lookup returns what the files say about a host, without those that can't be read.
+// Lookup returns what the readable files say about a host.
 func (s *Cache) Lookup(files []string, name Name) *Known {
 	h := &Known{name: name, paths: files}
 	for _, path := range files {
@@ -58,15 +58,15 @@ func (s *Cache) Lookup(files []string, name Name) *Known {
 	return h
 }
 
-// Rules are what ssh_config says about host keys.
+// Rules are ssh_config's rules on host keys.
 type Rules struct {
-	Authority func(*ssh.Certificate) bool // whether CASignatureAlgorithms allow its signature
-	AddTo     string                      // the file that accept-new adds keys to
+	Authority func(*ssh.Certificate) bool // whether CASignatureAlgorithms allow the signature
+	AddTo     string                      // file for new keys of accept-new
 	Hash      bool                        // HashKnownHosts
 }
 
-// Algorithms are the host key algorithms in ssh's order, so that ssh's key is shown: those of known keys first, unless
-// the most preferred one is known.
+// Algorithms returns the host key algorithms in ssh's order, to get the key that ssh gets: those of known keys first,
+// unless the most preferred one is known.
 func (h *Known) Algorithms(preferred []string) []string {
 	kinds, authorities := map[string]bool{}, false
 	for _, e := range h.entries {
@@ -89,7 +89,7 @@ func (h *Known) Algorithms(preferred []string) []string {
 	return append(first, last...)
 }
 
-// Expected is the known key that the host shows for this order of algorithms; nil for none.
+// Expected returns the known key that the host shows for these algorithms, or nil.
 func (h *Known) Expected(algorithms []string) ssh.PublicKey {
 	for _, algorithm := range algorithms {
 		for _, e := range h.entries {
@@ -121,9 +121,8 @@ func keyType(algorithm string) string {
 	return algorithm
 }
 
-// Check returns nil for a key of the host, else *Unknown or *Changed, as OpenSSH decides (sshconnect.c,
-// check_host_key): a certificate that isn't accepted counts as the key in it, and a host that isn't known with its port
-// is looked up without.
+// Check returns nil for a key of the host, else *Unknown or *Changed, like OpenSSH (sshconnect.c, check_host_key): an
+// unaccepted certificate counts as the key in it, and a host unknown with its port is looked up without.
 func (h *Known) Check(key ssh.PublicKey, rules Rules, now time.Time) error {
 	c := check{Known: h, rules: rules, now: now}
 	return c.key(key, h.entries, h.name.Port == 0 || h.name.Port == 22)
@@ -136,7 +135,7 @@ type check struct {
 	refused error // of the certificate
 }
 
-// key checks a key against entries, with bare against those of the name without its port.
+// key checks a key against entries. bare: they are of the name without port.
 func (c *check) key(key ssh.PublicKey, entries []*knownKey, bare bool) error {
 	cert, isCert := key.(*ssh.Certificate)
 	err := c.compare(key, entries)
@@ -216,8 +215,8 @@ func (c *check) certificate(cert *ssh.Certificate) error {
 type Unknown struct {
 	Name    string // as in known_hosts
 	Key     ssh.PublicKey
-	also    error // why something could not be read or a certificate was not accepted
-	Refused bool  // its certificate of a known authority was not accepted
+	also    error // what couldn't be read, or why a certificate wasn't accepted
+	Refused bool  // a known authority's certificate was not accepted
 }
 
 func (e *Unknown) Error() string {
@@ -229,11 +228,11 @@ func (e *Unknown) Error() string {
 	return text
 }
 
-// Changed is the error for a key that differs from the known ones or is revoked.
+// Changed is the error for a key that differs from known ones, or is revoked.
 type Changed struct {
 	Name    string
 	Key     ssh.PublicKey
-	Known   []Position // of other keys, or of the line that revokes this one
+	Known   []Position // other keys, or the line that revokes this one
 	Revoked bool
 }
 
@@ -245,7 +244,7 @@ func (e *Changed) Error() string {
 	return fmt.Sprintf("THE KEY OF %s HAS CHANGED: it shows %s, but %s has another key", e.Name, shown, e.Known[0])
 }
 
-// Plain is the key in a certificate, or the key itself.
+// Plain returns the key in a certificate, or the key itself.
 func Plain(key ssh.PublicKey) ssh.PublicKey {
 	if cert, ok := key.(*ssh.Certificate); ok {
 		return cert.Key
@@ -253,7 +252,7 @@ func Plain(key ssh.PublicKey) ssh.PublicKey {
 	return key
 }
 
-// Fingerprint is that of a key, or of a certificate's key, as ssh prints it.
+// Fingerprint is ssh's fingerprint of a key, or of a certificate's key.
 func Fingerprint(key ssh.PublicKey) string {
 	return ssh.FingerprintSHA256(Plain(key))
 }

@@ -29,16 +29,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Cache has known_hosts files, and reads those that change again. It is safe for concurrent use.
+// Cache has known_hosts files, and rereads changed ones. It is safe for concurrent use.
 type Cache struct {
 	log     zerolog.Logger
 	mu      sync.Mutex
 	files   map[string]*knownHosts
-	running chan struct{} // bounds the processes
+	running chan struct{} // limits processes
 	writing sync.Mutex    // one append at a time
 }
 
-// maxProcesses bounds the commands at a time: a few that hang delay no other host.
+// maxProcesses limits concurrent commands, so high that a few hanging ones delay no other host.
 const maxProcesses = 32
 
 // NewCache returns a Cache that warns of bad lines and files.
@@ -49,7 +49,7 @@ func NewCache(log zerolog.Logger) *Cache {
 type knownHosts struct {
 	stamp   string
 	entries []knownKey
-	err     error // why it could not be read
+	err     error // why it couldn't be read
 }
 
 func (s *Cache) load(name string) *knownHosts {
@@ -88,15 +88,15 @@ func readFile(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// Accept adds the key of an unknown host, or the one in its certificate, to known_hosts (StrictHostKeyChecking
-// accept-new). None is added while one of the host's files can't be read: the host may be known there.
+// Accept adds an unknown host's key, or the one in its certificate, to known_hosts (StrictHostKeyChecking accept-new).
+// It adds none while one of the host's files is unreadable: the host may be known there.
 func (s *Cache) Accept(h *Known, key ssh.PublicKey, rules Rules, now time.Time) error {
 	if rules.AddTo == "" {
 		return errors.New("there is no user known_hosts file to add the key to")
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	h = s.Lookup(h.paths, h.name) // another connection may have added the key
+	h = s.Lookup(h.paths, h.name) // another connection may have added it
 	if err := errors.Join(h.missing...); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Cache) Accept(h *Known, key ssh.PublicKey, rules Rules, now time.Time) 
 	return nil
 }
 
-// appendLine writes a line in one call, under a lock, after ending a cut last line.
+// appendLine writes a line in one call, under a lock. It first completes a cut last line.
 func appendLine(name, line string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
@@ -146,10 +146,10 @@ func appendLine(name, line string) (err error) {
 	return err
 }
 
-const nameToken = "\x00H" // the token %H of KnownHostsCommand, which only the handshake knows
+const nameToken = "\x00H" // token %H of KnownHostsCommand, known only during the handshake
 
-// Ask runs KnownHostsCommand as config.HostConfig has it, and returns the host with the lines printed for the name. As
-// in ssh, a command that fails is an error, and a missing one isn't.
+// Ask runs KnownHostsCommand (see config.HostConfig) and returns the host with the printed lines for the name. As in
+// ssh, a failing command is an error, and a missing one isn't.
 func (s *Cache) Ask(ctx context.Context, h *Known, command []string, name Name) (*Known, error) {
 	with, program := *h, command[0]
 	if _, err := os.Stat(program); err != nil || !filepath.IsAbs(program) {
@@ -171,11 +171,11 @@ func (s *Cache) Ask(ctx context.Context, h *Known, command []string, name Name) 
 }
 
 const (
-	maxOutput = 1 << 20         // of a command, in bytes
+	maxOutput = 1 << 20         // bytes per command
 	grace     = 2 * time.Second // for its children after its end
 )
 
-// output runs a command, made with ctx, in its own process group. The error has the last line of stderr.
+// output runs a command, made with ctx, in its own process group. The error has stderr's last line.
 func (s *Cache) output(ctx context.Context, command *exec.Cmd) ([]byte, error) {
 	select {
 	case s.running <- struct{}{}:
@@ -213,7 +213,7 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s:%d", p.File, p.Line)
 }
 
-// The markers of a line (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT).
+// Markers of a line (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT).
 const (
 	authority = "cert-authority"
 	revoked   = "revoked"
@@ -222,14 +222,13 @@ const (
 type knownKey struct {
 	place      Position
 	marker     string   // authority, revoked or empty
-	patterns   []string // of names, in lower case
-	salt, hash []byte   // of a name, in place of patterns
-	kind       string   // the key's type
-	key        string   // in the format of the SSH protocol
+	patterns   []string // of names, lower case
+	salt, hash []byte   // of a name, instead of patterns
+	kind       string   // key type
+	key        string   // SSH wire format
 }
 
-// parse reads a known_hosts file. bad counts lines that are not in its format, and first is the number of the first
-// one.
+// parse reads a known_hosts file. bad counts malformed lines; first is the number of the first one.
 func parse(file string, content []byte) (entries []knownKey, bad, first int, why error) {
 	number := 0
 	for line := range bytes.Lines(content) {
@@ -299,7 +298,7 @@ func (e *knownKey) matches(name string) bool {
 	return bytes.Equal(mac.Sum(nil), e.hash)
 }
 
-// entriesOf are those of a name, which is in lower case.
+// entriesOf returns the entries of a lower-case name.
 func entriesOf(entries []knownKey, name string) (found []*knownKey) {
 	for i := range entries {
 		if entries[i].matches(name) {
