@@ -20,7 +20,7 @@ import (
 
 type guardCommands struct{ command.Program }
 
-// Command is `genv guard …`.
+// Command is `genv guard`.
 func Command(with command.Program) *cli.Command {
 	p := &guardCommands{with}
 	o := &options{lease: time.Minute}
@@ -78,7 +78,7 @@ func (p *guardCommands) author(how string) string {
 	return fmt.Sprintf("%s with `%s`", text.Cut(cmp.Or(p.Getenv("SUDO_USER"), "root"), 64), how)
 }
 
-// off ends the guard: first in the kernel, whatever else fails. A veto needs no order: earlier ones hold after it.
+// off ends the guard, first in the kernel, whatever else fails. A veto needs no order; earlier orders hold after it.
 func (p *guardCommands) off(c *cli.Context, lasting bool) error {
 	if err := needsRoot(c); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (p *guardCommands) off(c *cli.Context, lasting bool) error {
 	veto := VetoFile(p.Getenv)
 	turnOff := p.turnOff
 	if lasting {
-		if !p.vetoExists() { // what somebody wrote into it stays
+		if !p.vetoExists() { // keep its content
 			err := cmp.Or(os.MkdirAll(filepath.Dir(veto), 0o755), os.WriteFile(veto, nil, 0o644))
 			if err != nil {
 				return err
@@ -110,7 +110,7 @@ func (p *guardCommands) off(c *cli.Context, lasting bool) error {
 	return nil
 }
 
-// awaitUnpinned waits for 3 s until a guard without pins is off: only the process that keeps it can end it.
+// awaitUnpinned waits up to 3 s until a guard without pins is off: only the process that keeps it can end it.
 func (p *guardCommands) awaitUnpinned(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -159,7 +159,7 @@ func (p *guardCommands) resume(c *cli.Context) error {
 	return nil
 }
 
-// turnOff removes the guard, and leaves an order that keeps Keepers from bringing it back.
+// turnOff removes the guard, and leaves an order that keeps Keepers from restoring it.
 func (p *guardCommands) turnOff(by string) error {
 	if err := pinsOf(p.Getenv).remove(); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (p *guardCommands) turnOff(by string) error {
 	if err != nil {
 		return err
 	}
-	// A Keeper may just have attached it again.
+	// A Keeper may just have restored it.
 	return p.remove(guard.Status{Reason: "it was turned off by " + by, Order: &given, Given: given.Given})
 }
 

@@ -19,25 +19,25 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// reporter records denials in the audit log of this host, for `genv history`, and shows them to the user.
+// reporter records denials in this host's audit log, for `genv history`, and shows them to the user.
 type reporter struct {
 	log       zerolog.Logger
 	now       func() time.Time
 	append    func(...audit.Record) error // nil for no audit log
 	show      func(snapshot.UID, string)  // nil for no notices
 	account   func(snapshot.UID) snapshot.UID
-	collect   time.Duration // the devices of one notice are collected so long
+	collect   time.Duration // how long to collect devices for one notice
 	hostname  snapshot.Hostname
 	recorded  map[string]time.Time // by account, device and kind of denial
-	mu        sync.Mutex           // for what follows
+	mu        sync.Mutex           // protects the fields below
 	noticedAt map[snapshot.UID]time.Time
 	pending   map[snapshot.UID][]guard.Denial
 }
 
 const (
-	recordEvery   = 10 * time.Minute // for a user and device: some programs open all devices all day
+	recordEvery   = 10 * time.Minute // by user and device: some programs open all devices all day
 	noticeEvery   = time.Minute
-	collectFor    = 200 * time.Millisecond // for one notice: programs open one device after the other
+	collectFor    = 200 * time.Millisecond // programs open one device after the other
 	maxRemembered = 10_000                 // users
 )
 
@@ -61,7 +61,7 @@ func newReporter(p *command.Program, log zerolog.Logger) *reporter {
 	return r
 }
 
-// denied reports a new denial. It is called by one goroutine.
+// denied reports a new denial. It isn't safe for concurrent use.
 func (r *reporter) denied(d guard.Denial) {
 	if d.Denied && !slices.Contains(looking, d.Name) {
 		r.notice(d)
@@ -69,14 +69,14 @@ func (r *reporter) denied(d guard.Denial) {
 	r.record(d)
 }
 
-// looking are programs that open every device only to show it, so that users need no notice.
+// looking are programs that open every device only to show it, so users need no notice.
 var looking = []string{"nvidia-smi", "nvtop", "gpustat", "nvitop", "dcgmi"}
 
 func (r *reporter) record(d guard.Denial) {
 	if r.append == nil {
 		return
 	}
-	// Unknown accounts share one key for each device: anybody can run processes with thousands of uids (subuid(5)).
+	// Unknown accounts share a key for each device: anybody can run processes with thousands of uids (subuid(5)).
 	key := fmt.Sprint(r.account(d.UID), d.Minor, d.Denied)
 	if at, ok := r.recorded[key]; ok && r.now().Sub(at) < recordEvery {
 		return
@@ -112,7 +112,7 @@ func deviceName(d *guard.Denial) string {
 	return "GPU " + d.Index.String()
 }
 
-// notice shows the denial in a moment, with what else comes until then.
+// notice shows the denial soon, with others that come until then.
 func (r *reporter) notice(d guard.Denial) {
 	if r.show == nil {
 		return

@@ -103,8 +103,8 @@ func (p pins) possible() error {
 	return nil
 }
 
-// renew gives the order again, three times within its lease. It ends everything if the guard is turned off, and follows
-// another order that replaces its own.
+// renew renews the order three times within its lease. It ends everything if the guard is turned off, and follows an
+// order that replaces its own.
 func (p *guardCommands) renew(ctx context.Context, end func(), log zerolog.Logger, given guard.Order) error {
 	dir := disk.RunDir(p.Getenv)
 	every := time.NewTicker(min(given.Lease()/3, time.Second))
@@ -139,7 +139,7 @@ func (p *guardCommands) renew(ctx context.Context, end func(), log zerolog.Logge
 	}
 }
 
-// leave ends the guard if the order is still this process's. It leaves none, so that a controller can give one.
+// leave ends the guard if the order is still this process's. It leaves no order, so a controller can give one.
 func (p *guardCommands) leave(given guard.Order, log zerolog.Logger) error {
 	err := guard.WithdrawOrder(disk.RunDir(p.Getenv), given)
 	if errors.Is(err, guard.ErrReplaced) {
@@ -149,12 +149,12 @@ func (p *guardCommands) leave(given guard.Order, log zerolog.Logger) error {
 	return errors.Join(err, p.remove(guard.Status{Reason: "`genv guard run` has ended"}))
 }
 
-// NewKeeper is the Keeper of this machine's guard, for `genv guard run` and a controller's stream alike.
+// NewKeeper is for `genv guard run` and a controller's stream alike.
 func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	pins := pinsOf(p.Getenv)
 	reports := newReporter(p, log)
 	on := system.New(proc.FS{Reader: p.Reader}, nss.Passwd{})
-	store := disk.New(disk.Dir(p.Getenv), disk.Config{ // no names of users, which a directory service may delay
+	store := disk.New(disk.Dir(p.Getenv), disk.Config{ // without names of users: a directory service may be slow
 		Now: p.Now, RootDir: disk.RootDir(p.Getenv), System: on,
 		LockTimeout: 250 * time.Millisecond, // any user can hold the lock
 	})
@@ -165,7 +165,7 @@ func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	}
 }
 
-// VetoFile turns the guard off as long as it exists, no matter who orders it.
+// VetoFile turns the guard off while it exists, whoever orders it.
 func VetoFile(getenv func(string) string) string {
 	if root := getenv("GENV_ROOT_DIR"); root != "" {
 		return filepath.Join(root, "etc/guard.off")
@@ -175,10 +175,10 @@ func VetoFile(getenv func(string) string) string {
 
 type pins struct {
 	kernel.Location
-	err error // why there can't be one
+	err error // why there can't be a guard
 }
 
-// pinsOf reads GENV_GUARD_PINS and GENV_GUARD_CGROUP. A simulated host must have its own.
+// pinsOf reads GENV_GUARD_PINS and GENV_GUARD_CGROUP, which a simulated host must set.
 func pinsOf(getenv func(string) string) pins {
 	p := pins{Location: kernel.Location{Dir: getenv("GENV_GUARD_PINS"), Cgroup: getenv("GENV_GUARD_CGROUP")}}
 	if getenv("GENV_ROOT_DIR") != "" && (p.Dir == "" || p.Cgroup == "") {
@@ -187,7 +187,7 @@ func pinsOf(getenv func(string) string) pins {
 	return p
 }
 
-// open opens the guard, without pins where there is no bpffs for them.
+// open opens the guard, unpinned if there is no bpffs.
 func (p pins) open() (guard.Kernel, error) {
 	if p.err != nil {
 		return nil, p.err

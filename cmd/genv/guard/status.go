@@ -99,7 +99,7 @@ func (d *StatusDocument) takeOver(said *guard.Status, now time.Time) {
 	d.Keeper, d.Devices, d.UsersLeftOut = said.Keeper, said.Devices, said.UsersLeftOut
 }
 
-// keeperEnded says whether the process that kept the guard has certainly ended, and with it a guard without pins.
+// keeperEnded reports whether the guard's process has certainly ended, and with it an unpinned guard.
 func keeperEnded(said *guard.Status) bool {
 	alive, err := proc.FS{}.Alive(said.Keeper, said.KeeperStart)
 	return err == nil && !alive
@@ -112,7 +112,7 @@ func (d *StatusDocument) askKernel(at pins) {
 	}
 	d.Kernel = new(kernel.Probe(at.Location))
 	if d.Unpinned {
-		return // only its process can reach it
+		return // only its process can reach the guard
 	}
 	now, err := kernel.Inspect(at.Dir)
 	switch {
@@ -153,7 +153,7 @@ func (d *StatusDocument) listDevices(source hardware.Catalog) {
 	}
 }
 
-// names looks up names of users, each once, as long as there is time.
+// names looks up each name once, while there is time.
 func names(ctx context.Context) func(snapshot.UID) snapshot.Username {
 	known := map[snapshot.UID]snapshot.Username{}
 	return func(uid snapshot.UID) snapshot.Username {

@@ -24,6 +24,7 @@ import (
 
 type hostCommands struct{ command.Program }
 
+// Commands returns the commands for root.
 func Commands(with command.Program) []*cli.Command {
 	p := &hostCommands{with}
 	return []*cli.Command{

@@ -1,12 +1,11 @@
-// Package llm talks to Ollama's HTTP API, and knows how the environments are named in which `genv llm serve` runs it.
+// Package llm talks to Ollama's HTTP API, and reads the names of the environments in which `genv llm serve` runs it.
 //
 //	client := llm.Client{Port: 11434}
 //	if err := client.WaitReady(ctx); err == nil {
 //		err = client.Load(ctx, "llama3", os.Stderr)
 //	}
 //
-// A name is a claim of the environment's user, and so is what answers at a port: all of it is bounded, and made
-// printable before it is shown.
+// A name is a claim of the environment's user, as is what answers at a port: both are bounded and made printable.
 package llm
 
 import (
@@ -32,16 +31,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ErrModel means that the server doesn't have the model.
+// ErrModel means that the server lacks the model.
 var ErrModel = errors.New("the server does not have this model")
 
-// Client asks an Ollama of this machine.
+// Client talks to an Ollama of this machine.
 type Client struct {
-	Host  string // the interface at which it listens; empty for the loopback
+	Host  string // the server's interface; empty for the loopback
 	Port  int
-	Owner *snapshot.UID // who has to listen at the loopback, or root; nil for anyone
+	Owner *snapshot.UID // who may listen at the loopback besides root; nil for anyone
 
-	sockets string // in place of /proc/net
+	sockets string // instead of /proc/net
 }
 
 // ChatMessage is a message of a conversation.
@@ -50,10 +49,10 @@ type ChatMessage struct {
 	Content string `json:"content"`
 }
 
-// URL is where the server is asked.
+// URL is the server's address.
 func (c Client) URL() string {
 	host := c.Host
-	switch host { // what listens at all interfaces is asked at the loopback
+	switch host { // a server at all interfaces is asked at the loopback
 	case "", "0.0.0.0":
 		host = "127.0.0.1"
 	case "::":
@@ -62,13 +61,13 @@ func (c Client) URL() string {
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(c.Port))
 }
 
-// direct ignores proxies, and follows no redirection: no other machine gets a conversation, or a request from this one.
+// direct ignores proxies and redirections, so that only this machine gets a conversation.
 var direct = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// WaitReady waits until the server answers. Its error is that of the context.
+// WaitReady waits until the server answers. Its error is the context's.
 func (c Client) WaitReady(ctx context.Context) error {
 	for {
 		if err := c.call(ctx, "GET", "/api/version", nil, func([]byte) error { return nil }); err == nil {
@@ -82,8 +81,7 @@ func (c Client) WaitReady(ctx context.Context) error {
 	}
 }
 
-// Load has the server load a model, and keep it until it ends. A missing model is downloaded first, which progress
-// shows.
+// Load makes the server load a model and keep it. It first downloads a missing model, and prints that on progress.
 func (c Client) Load(ctx context.Context, model string, progress io.Writer) error {
 	load := map[string]any{"model": model, "keep_alive": -1, "stream": false}
 	err := c.call(ctx, "POST", "/api/generate", load, nil)
@@ -96,7 +94,7 @@ func (c Client) Load(ctx context.Context, model string, progress io.Writer) erro
 		if err := json.Unmarshal(line, &step); err != nil {
 			return garbled(line)
 		}
-		if step.Status != last { // it comes with each megabyte
+		if step.Status != last { // repeated for each megabyte
 			last = step.Status
 			fmt.Fprintf(progress, "ollama: %s\n", text.Shorten(text.Printable(step.Status), 120))
 		}
@@ -108,7 +106,7 @@ func (c Client) Load(ctx context.Context, model string, progress io.Writer) erro
 	return c.call(ctx, "POST", "/api/generate", load, nil)
 }
 
-// Chat sends a conversation, and returns the answer. Its parts are written as they come.
+// Chat sends a conversation, and returns the answer. It writes parts as they come.
 func (c Client) Chat(ctx context.Context, model string, messages []ChatMessage, out io.Writer) (ChatMessage, error) {
 	answer := ChatMessage{Role: "assistant"}
 	request := map[string]any{"model": model, "messages": messages}
@@ -128,14 +126,14 @@ func (c Client) Chat(ctx context.Context, model string, messages []ChatMessage, 
 	return answer, err
 }
 
-// Bounds of what a server answers, in bytes.
+// Bounds of answers, in bytes.
 const (
 	maxLine   = 1 << 20
 	maxAnswer = 4 << 20
-	partCost  = 16 // at least, for a part: empty ones could come without end
+	partCost  = 16 // counted for each part: empty ones could be endless
 )
 
-// call sends a request, and calls each for each line of the answer, unless it is nil. A line with an error ends it.
+// call sends a request, and calls each, if set, for each line of the answer. A line with an error ends it.
 func (c Client) call(ctx context.Context, method, path string, request any, each func(line []byte) error) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -172,7 +170,7 @@ func (c Client) call(ctx context.Context, method, path string, request any, each
 	return failure(response.StatusCode, nil)
 }
 
-// failure is the error in a line of an answer, or of its status.
+// failure is the error in a line or status of an answer.
 func failure(status int, line []byte) error {
 	var said struct{ Error string }
 	_ = json.Unmarshal(line, &said) // other lines have no error
@@ -191,7 +189,8 @@ func garbled(line []byte) error {
 	return fmt.Errorf("this is not an answer of Ollama: %s", text.Quoted(string(line), 80))
 }
 
-// Converse sends each line of in as a message, with all before it, and writes the answers, until in ends or one fails.
+// Converse sends each line of in as a message, with all earlier ones, and writes the answers, until in ends or one
+// fails.
 func (c Client) Converse(ctx context.Context, model string, in io.Reader, out io.Writer) error {
 	var conversation []ChatMessage
 	lines := bufio.NewScanner(in)
@@ -210,7 +209,7 @@ func (c Client) Converse(ctx context.Context, model string, in io.Reader, out io
 	return lines.Err()
 }
 
-// ServedModel is a model that an environment says it serves.
+// ServedModel is a model that an environment claims to serve.
 type ServedModel struct {
 	Model   string            `json:"model"`
 	Port    int               `json:"port,omitzero"` // missing if it is unknown
@@ -221,7 +220,7 @@ type ServedModel struct {
 	Created snapshot.Date     `json:"-"`
 }
 
-// Models are those that the environments of a host serve, never nil.
+// Models are the models of a host's environments, never nil.
 func Models(environments []snapshot.Environment) []ServedModel {
 	list := []ServedModel{}
 	for i := range environments {
@@ -235,8 +234,8 @@ func Models(environments []snapshot.Environment) []ServedModel {
 	return list
 }
 
-// Choose is the first server of a model, at a port unless that is 0, and the user's own if there is any. It is nil if
-// the model isn't served, or only at an unknown port.
+// Choose is the first server of a model, preferably the user's own, at a port unless that is 0. It is nil if no known
+// port serves the model.
 func Choose(models []ServedModel, model string, port int, uid snapshot.UID) (chosen *ServedModel) {
 	for i := range models {
 		m := &models[i]
@@ -253,11 +252,11 @@ func Choose(models []ServedModel, model string, port int, uid snapshot.UID) (cho
 	return chosen
 }
 
-// ErrForeign means that a process of another user than the environment's serves the port.
+// ErrForeign means that another user than the environment's serves the port.
 var ErrForeign = errors.New("another user's process listens there")
 
-// checkListener refuses a port of the loopback on which a user other than the owner and root listens. Any error but
-// ErrForeign says that this isn't known.
+// checkListener refuses a loopback port on which a user other than the owner and root listens. Any error but ErrForeign
+// means unknown.
 func (c Client) checkListener() error {
 	if c.Owner == nil {
 		return nil
@@ -284,7 +283,7 @@ func (c Client) checkListener() error {
 	return nil
 }
 
-// listens reads a line of /proc/net/tcp (proc(5)): the uid of a socket that listens on a port of 127.0.0.1, or of all
+// listens parses a line of /proc/net/tcp (proc(5)): the uid of a socket that listens on a port of 127.0.0.1 or of all
 // addresses.
 func listens(line string, port int) (uid snapshot.UID, ok bool) {
 	const local, state, owner = 1, 3, 7
@@ -304,7 +303,7 @@ func listens(line string, port int) (uid snapshot.UID, ok bool) {
 // DefaultPort is Ollama's.
 const DefaultPort = 11434
 
-// FreePort is the first port from DefaultPort on at which nothing listens at an interface.
+// FreePort is the first free port of an interface from DefaultPort on.
 func FreePort(host string) (port int, err error) {
 	for port = DefaultPort; port < DefaultPort+100; port++ {
 		listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
@@ -318,7 +317,7 @@ func FreePort(host string) (port int, err error) {
 	return 0, fmt.Errorf("no port from %d on is free: choose one with --port", DefaultPort)
 }
 
-// ShownPort is the port for a table.
+// ShownPort is the port in a table.
 func (s *ServedModel) ShownPort() string {
 	if s.Port == 0 {
 		return "N/A"
@@ -326,11 +325,10 @@ func (s *ServedModel) ShownPort() string {
 	return strconv.Itoa(s.Port)
 }
 
-// Name is that of the environment, as 1.4.3 gives it: llm/MODEL/PORT.
+// Name is the environment's name in 1.4.3's format: llm/MODEL/PORT.
 func (s *ServedModel) Name() string { return "llm/" + s.Model + "/" + strconv.Itoa(s.Port) }
 
-// Of reads the name of an environment; ok is false if it isn't that of a model. A genv before 1.4.1 names only the
-// model.
+// Of parses the name of an environment; ok is false if it isn't a model's. Before 1.4.1 it has no port.
 func Of(e *snapshot.Environment) (s ServedModel, ok bool) {
 	rest, isModel := strings.CutPrefix(e.Config.Name, "llm/")
 	slash := strings.LastIndexByte(rest, '/')

@@ -1,4 +1,4 @@
-// Package localhost opens this machine as a GPU host for commands: its state files, nvidia-smi and /proc.
+// Package localhost opens this machine as a GPU host: its state files, nvidia-smi and /proc.
 package localhost
 
 import (
@@ -32,16 +32,16 @@ type Host struct {
 	Machine       *local.Collector
 	SMI           *nvidiasmi.Querier // of Machine
 	Store         *disk.Store
-	Instances     instances.Notes         // the MIG instances that attachments are about
-	Unnamed       snapshot.Username       // the user in new environments if the account has no name
-	Service       service.Client          // root's service, which changes the state where it belongs to root
+	Instances     instances.Notes         // MIG instances of attachments
+	Unnamed       snapshot.Username       // the user's name if the account has none
+	Service       service.Client          // root's service, which changes the state that it owns
 	SharedAccount func(*snapshot.Process) // see command.Program
 
 	contained bool // see ErrContained
 	simulated bool
 }
 
-// Open is this machine with its state files. Nothing is read yet.
+// Open reads nothing yet.
 func Open(p command.Program) *Host {
 	h := &Host{
 		SharedAccount: p.SharedAccount, Service: service.Client{Path: SocketPath(p.Getenv)},
@@ -68,12 +68,12 @@ func Open(p command.Program) *Host {
 	return h
 }
 
-// SocketPath is the path of the socket of root's service.
+// SocketPath is the socket of root's service.
 func SocketPath(getenv func(string) string) string {
 	return filepath.Join(disk.RunDir(getenv), service.SocketName)
 }
 
-// DevDir is the folder of device nodes: /dev, or GENV_DEV_DIR for root's genv on a simulated host with GENV_ROOT_DIR.
+// DevDir is the folder of device nodes: /dev, or GENV_DEV_DIR for root's genv on a simulated host.
 func DevDir(getenv func(string) string, uid int) string {
 	if uid == 0 && simulated(getenv) {
 		return getenv("GENV_DEV_DIR")
@@ -85,7 +85,7 @@ func simulated(getenv func(string) string) bool {
 	return getenv("GENV_ROOT_DIR") != "" && filepath.IsAbs(getenv("GENV_DEV_DIR"))
 }
 
-// Told is what this host's controller told root's service about who asks; nil if nothing, or if that is unknown.
+// Told is what a controller told root's service about this user; nil for nothing or unknown.
 func Told(ctx context.Context, p command.Program) *service.Allowance {
 	here := Open(p)
 	if served, _ := here.Served(); !served {
@@ -100,9 +100,9 @@ func Told(ctx context.Context, p command.Program) *service.Allowance {
 	return told
 }
 
-// smiLock is the path of the lock file that keeps hanging calls of nvidia-smi from piling up: for root in RunDir, for
-// other users in their $XDG_RUNTIME_DIR, or none. Simulated hosts on one machine have different GPUs, so its name
-// depends on the program and the state folder.
+// smiLock is the lock file that keeps hanging calls of nvidia-smi from piling up: in RunDir for root, in
+// $XDG_RUNTIME_DIR for other users, or none. Its name depends on the program and the state folder, because simulated
+// hosts on one machine have different GPUs.
 func smiLock(getenv func(string) string, uid int, path string) string {
 	dir := disk.RunDir(getenv)
 	if runtime := getenv("XDG_RUNTIME_DIR"); uid != 0 {
@@ -118,15 +118,15 @@ func smiLock(getenv func(string) string, uid int, path string) string {
 	return filepath.Join(dir, "nvidia-smi."+hex.EncodeToString(key[:8])+".lock")
 }
 
-// NvidiaSMI asks the nvidia-smi of this machine; no call takes longer than timeout.
+// NvidiaSMI queries this machine's nvidia-smi. timeout limits each call.
 func NvidiaSMI(getenv func(string) string, timeout time.Duration) *nvidiasmi.Querier {
 	return nvidiasmi.New(smiInPath{getenv, new(sync.Map)}, timeout)
 }
 
-// smiInPath is the nvidia-smi in PATH. It is searched for at each run: it may be installed while a loop runs.
+// smiInPath is the nvidia-smi in PATH. Each run looks for it, because it may be installed while a loop runs.
 type smiInPath struct {
 	getenv func(string) string
-	locks  *sync.Map // smiLock by the program's path
+	locks  *sync.Map // results of smiLock
 }
 
 func (s smiInPath) find() (string, error) {
@@ -150,7 +150,7 @@ func (s smiInPath) Run(ctx context.Context, args ...string) (nvidiasmi.RunResult
 	return nvidiasmi.Exec{Path: path, Lock: lock.(string)}.Run(ctx, args...)
 }
 
-// Hardware is where this process learns what the GPUs of this machine are.
+// Hardware is where this process learns about this machine's GPUs.
 func Hardware(getenv func(string) string) hardware.Catalog {
 	return hardware.Catalog{
 		Run: disk.RunDir(getenv), Proc: driverProc(getenv), Dev: DevDir(getenv, os.Geteuid()),
@@ -158,7 +158,7 @@ func Hardware(getenv func(string) string) hardware.Catalog {
 	}
 }
 
-// driverProc is the folder with NVIDIA's driver/nvidia/gpus: /proc, or on a simulated host proc in GENV_ROOT_DIR.
+// driverProc is the folder with NVIDIA's driver/nvidia/gpus: /proc, or proc in GENV_ROOT_DIR on a simulated host.
 func driverProc(getenv func(string) string) string {
 	if root := getenv("GENV_ROOT_DIR"); root != "" {
 		proc := filepath.Join(root, "proc")
@@ -169,7 +169,7 @@ func driverProc(getenv func(string) string) string {
 	return "/proc"
 }
 
-// Watch begins to watch this machine for reasons to look at it. The caller closes the Watcher.
+// Watch watches this machine for reasons to look at it. The caller closes the Watcher.
 func (h *Host) Watch(getenv func(string) string, log zerolog.Logger) *watch.Watcher {
 	smi := smiInPath{getenv: getenv}
 	return watch.Open(watch.Config{
@@ -178,7 +178,7 @@ func (h *Host) Watch(getenv func(string) string, log zerolog.Logger) *watch.Watc
 		RunDir:    disk.RunDir(getenv),
 		Proc:      h.Machine.Proc,
 		SMI: func() string {
-			path, _ := smi.find() // empty if there is none
+			path, _ := smi.find() // empty for none
 			return path
 		},
 		Debug: func(text string, err error) { log.Debug().Err(err).Msg(text) },

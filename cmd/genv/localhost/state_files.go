@@ -20,12 +20,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// StateFiles are the state files without what has ended. Environments may be there before devices are registered.
+// StateFiles leave out what has ended. Devices may not be registered yet.
 func (h *Host) StateFiles(ctx context.Context) (state.Files, error) {
 	return allowNoDevices(h.Store.Read(ctx))
 }
 
-// RawStateFiles are the state files as they are, with what has ended.
+// RawStateFiles include what has ended.
 func (h *Host) RawStateFiles(ctx context.Context) (state.Files, error) {
 	return allowNoDevices(h.Store.ReadRaw(ctx))
 }
@@ -37,8 +37,8 @@ func allowNoDevices(files state.Files, err error) (state.Files, error) {
 	return files, err
 }
 
-// Devices are the state files with the devices of this host. nvidia-smi is slow: it is asked only if no devices are
-// registered yet, or if the driver has more.
+// Devices are the state files with this host's devices. It asks nvidia-smi, which is slow, only if no devices are
+// registered, or if the driver has more.
 func (h *Host) Devices(ctx context.Context, raw bool) (state.Files, error) {
 	read := h.Store.Read
 	if raw {
@@ -67,13 +67,14 @@ func (h *Host) Devices(ctx context.Context, raw bool) (state.Files, error) {
 }
 
 const (
-	// DefaultAuditLog is where root's genv records what it does on a host.
+	// DefaultAuditLog is the record of root's genv on a host.
 	DefaultAuditLog = "/var/log/genv/audit.jsonl"
 
-	lookEvery = 10 * time.Second // for free GPUs, on a host without a queue
+	lookEvery = 10 * time.Second // on a host without a queue
 )
 
-// HostLog is the audit log of this host; "" for none. Users other than root have none unless GENV_AUDIT_LOG names it.
+// HostLog is the audit log that this process writes; empty for none. Users other than root have one only by
+// GENV_AUDIT_LOG.
 func HostLog(getenv func(string) string) string {
 	if getenv("GENV_AUDIT_LOG") == "" && os.Geteuid() != 0 {
 		return ""
@@ -81,7 +82,7 @@ func HostLog(getenv func(string) string) string {
 	return RootLog(getenv)
 }
 
-// RootLog is the audit log that root's genv writes on this host; "" for none.
+// RootLog is the audit log that root's genv writes; empty for none.
 func RootLog(getenv func(string) string) string {
 	path := cmp.Or(getenv("GENV_AUDIT_LOG"), DefaultAuditLog)
 	if path == "off" {
@@ -90,12 +91,12 @@ func RootLog(getenv func(string) string) string {
 	return path
 }
 
-// ErrContained says that nothing of the host can be changed from a container that genv's runtime started.
+// ErrContained is about changes from a container that genv's runtime started.
 var ErrContained = errors.New("genv only shows what this container has, which it keeps until it ends: run this on " +
 	"the host itself")
 
-// CheckContained returns ErrContained in such a container. Its variable isn't a proof: the state files are mounted
-// read-only, and root's service looks itself.
+// CheckContained returns ErrContained in such a container. Its variable is no proof: the state files are mounted
+// read-only, and root's service checks itself.
 func CheckContained(getenv func(string) string) error {
 	if contained(getenv) {
 		return ErrContained
@@ -105,9 +106,9 @@ func CheckContained(getenv func(string) string) error {
 
 func contained(getenv func(string) string) bool { return getenv(grant.Contained) != "" }
 
-// Change makes a change for the user of this process: by root's service where it owns the state, and otherwise itself.
-// Errors are those of service.Changer and service.Client: nothing has changed, unless it is service.ErrUnknown, or one
-// of the disk that says so. To ask again does no harm.
+// Change makes a change for this process's user, by root's service if it owns the state. Errors are those of
+// service.Changer and service.Client: nothing has changed, except after service.ErrUnknown or an error of the disk that
+// says so. A retry does no harm.
 func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, error) {
 	if h.contained {
 		return change.Result{}, ErrContained
@@ -126,9 +127,9 @@ func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, erro
 	return result, err
 }
 
-// ChangeInTurn makes a change that attaches a number of GPUs when it is its turn: root's service has the queue, and
-// tells where in it this is, or nil while it is away. On other hosts it is made when enough GPUs are free: tell is
-// called with nil each time they aren't.
+// ChangeInTurn makes a change that attaches a number of GPUs, in turn. Root's service keeps the queue, and calls tell
+// with the place in it, or nil while the service is away. Other hosts make the change when enough GPUs are free, and
+// call tell with nil each time they aren't.
 func (h *Host) ChangeInTurn(
 	ctx context.Context, c change.Change, tell func(*service.QueuePlace),
 ) (result change.Result, err error) {
@@ -147,7 +148,7 @@ func (h *Host) ChangeInTurn(
 	return result, err
 }
 
-// Served says whether the state of this host belongs to root's service, which keeps a queue.
+// Served reports whether root's service owns the state, and keeps a queue.
 func (h *Host) Served() (bool, error) {
 	owner, err := h.Store.Owner()
 	return owner != nil, err
@@ -170,7 +171,7 @@ func (h *Host) changeWhenFree(ctx context.Context, c change.Change, tell func(*s
 		files := state.Files{Devices: s.Devices, Environments: s.Environments}
 		wanted, err := c.Wanted(&files, h.UID(ctx))
 		if err != nil || files.CheckRequest(wanted) != nil {
-			return h.Change(ctx, c) // which says why
+			return h.Change(ctx, c) // its error says why
 		}
 		if result, err := h.Change(ctx, c.Within(free)); !errors.Is(err, state.ErrUnavailable) {
 			return result, err
@@ -184,7 +185,7 @@ func (h *Host) changeWhenFree(ctx context.Context, c change.Change, tell func(*s
 	}
 }
 
-// awaitGuard waits for at most a second until the kernel guard, if there is one, lets this user open GPUs.
+// awaitGuard waits up to a second until the kernel guard, if any, lets this user open GPUs.
 func (h *Host) awaitGuard(ctx context.Context, now []snapshot.DeviceIndex) {
 	if len(now) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -207,12 +208,12 @@ func (h *Host) asker(ctx context.Context) change.Requester {
 	}
 }
 
-// Lacks says that a uid certainly has no account here, and so gets no environment. On simulated hosts none is needed.
+// Lacks reports that a uid certainly has no account here, and so gets no environment. Simulated hosts need none.
 func (h *Host) Lacks(ctx context.Context, uid snapshot.UID) bool {
 	return !h.simulated && h.Machine.Proc.AllAccounts().Lacks(ctx, uid)
 }
 
-// StartOf is the start time of a process, for record.Prune: 0 if it has ended. ok is false if that is unknown.
+// StartOf is the start time of a process, 0 after its end. ok is false if that is unknown.
 func (h *Host) StartOf(pid snapshot.PID) (start snapshot.StartTime, ok bool) {
 	stat, err := h.Machine.Proc.Stat(pid)
 	switch {

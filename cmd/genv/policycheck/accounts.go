@@ -19,22 +19,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// KnownNames are the users and groups that this machine knows, of those that were asked for.
+// KnownNames are the users and groups that exist on this machine, of the names that were asked for.
 type KnownNames struct {
 	Users, Groups map[string]bool
-	UnixGroups    map[string]bool // of those that the policy names as %group
-	// All are the users of this machine as far as it lists them, for suggestions.
+	UnixGroups    map[string]bool // that the policy names as %group
+	// All are the listed users of this machine, for suggestions.
 	All []string
-	// Err is why nothing is known: the users could not be asked for.
+	// Err is why nothing is known.
 	Err error
 }
 
-// Getent asks a database such as passwd for keys, or lists it without keys; see nss.Getent.
+// Getent looks up keys in a database such as passwd, or lists it without keys; see nss.Getent.
 type Getent func(ctx context.Context, database string, keys ...string) ([]byte, error)
 
 const askWithin = 5 * time.Second // for all accounts: a directory service may be slow, or down
 
-// Ask asks for the users that references name, and for groups of the names that no user has.
+// Ask looks up the users of references, and groups with the names of missing users.
 func Ask(ctx context.Context, references []policy.Reference, getent Getent) KnownNames {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
@@ -57,7 +57,7 @@ func Ask(ctx context.Context, references []policy.Reference, getent Getent) Know
 	if len(unknown) == 0 {
 		return a
 	}
-	groups, _ := lines(ctx, getent, "group", unknown) // it only makes a message better
+	groups, _ := lines(ctx, getent, "group", unknown) // on error only a message is less exact
 	a.Groups = entries(groups)
 	listing, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -73,7 +73,7 @@ func Ask(ctx context.Context, references []policy.Reference, getent Getent) Know
 	return a
 }
 
-// lines are a database's entries of keys, as far as there are any.
+// lines are the existing entries of keys.
 func lines(ctx context.Context, getent Getent, database string, keys []string) (lines []byte, err error) {
 	for part := range slices.Chunk(keys, 500) {
 		out, err := getent(ctx, database, part...)
@@ -98,11 +98,10 @@ func entries(out []byte) map[string]bool {
 	return names
 }
 
-// SameUsers finds the other names of accounts: of users that a policy names, and of uids with several names in
-// /etc/passwd. Each user is known under the name that getent has for the uid. A name without an account stays: it may
-// have one on the hosts alone.
+// SameUsers finds other names of accounts: of a policy's users, and of uids with several names in /etc/passwd. The name
+// that getent has for the uid counts. A name without an account stays, because only the hosts may know it.
 func SameUsers(ctx context.Context, names []string, getent Getent) (policy.Aliases, error) {
-	passwd, _ := os.ReadFile("/etc/passwd") // without it there are no names in it
+	passwd, _ := os.ReadFile("/etc/passwd") // missing counts as empty
 	return sameUsers(ctx, names, passwd, getent)
 }
 
@@ -114,7 +113,7 @@ func sameUsers(ctx context.Context, names []string, passwd []byte, getent Getent
 		return local[name] != "" || strings.Trim(name, "0123456789") == "" // getent takes a number for a uid
 	})
 	others, err := uidsOf(ctx, names, getent)
-	if errors.Is(err, exec.ErrNotFound) { // then there is no directory either
+	if errors.Is(err, exec.ErrNotFound) { // no getent, so no directory
 		return nil, nil
 	}
 	if err != nil {
@@ -144,8 +143,7 @@ func sameUsers(ctx context.Context, names []string, passwd []byte, getent Getent
 	return same, nil
 }
 
-// uidsOf are the uids of names. A directory may answer with another name, the one that it prefers: such names are asked
-// for one by one.
+// uidsOf are the uids of names. A directory may answer with its preferred name: such names are looked up one by one.
 func uidsOf(ctx context.Context, names []string, getent Getent) (map[string]string, error) {
 	found, err := accounts(ctx, names, getent)
 	if err != nil {

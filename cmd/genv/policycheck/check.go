@@ -1,11 +1,10 @@
-// Package policycheck reads a policy with the flags that override it, and finds names in it that nothing else knows:
-// users without an account, and hosts and labels that the inventory doesn't have. If they are misspelt, no user or host
-// gets the rules that were meant for them.
+// Package policycheck reads a policy with the flags that override it, and checks names in it: users without an account,
+// and hosts and labels that aren't in the inventory. A misspelt name gets no rules.
 //
 //	warnings, notChecked := policycheck.Check(references, policycheck.Known{Hosts: hosts, Groups: groups})
 //
-// Package policy knows what a policy may say. Accounts are asked for with getent(1), within a bounded time; what could
-// not be asked is reported as not checked, and never as unknown.
+// Package policy knows the syntax. Accounts are looked up with getent(1) in a bounded time; a failed look-up is
+// reported as not checked, never as unknown.
 package policycheck
 
 import (
@@ -26,13 +25,13 @@ type Known struct {
 	Hosts    []remote.Host
 	Groups   map[string][]string // of the inventory
 	Accounts KnownNames
-	// Models are the GPUs of each host that a controller has seen, by model; nil if none is known. ModelsErr is why
-	// what it keeps can't be read.
+	// Models are the GPUs that a controller has seen, by host and model; nil if none is known. ModelsErr is why they
+	// can't be read.
 	Models    map[snapshot.Hostname]map[string]int
 	ModelsErr error
 }
 
-// Warning is a name in a policy that nothing knows.
+// Warning is about an unknown name.
 type Warning struct {
 	Line   int `json:"line"`
 	Column int `json:"column"`
@@ -45,8 +44,8 @@ type Warning struct {
 	account string // how SplitAccounts names a user without an account here; empty for other warnings
 }
 
-// Check compares the names of a policy with what is known. Each unknown name is a warning at its first place. A line of
-// notChecked says what could not be checked, and why.
+// Check looks for unknown names. Each is a warning at its first place. notChecked says what could not be checked, and
+// why.
 func Check(references []policy.Reference, known Known) (warnings []Warning, notChecked []string) {
 	unchecked := func(isUnknown bool, why string, kinds ...string) {
 		named := func(r policy.Reference) bool { return slices.Contains(kinds, r.Kind) }
@@ -76,8 +75,8 @@ func Check(references []policy.Reference, known Known) (warnings []Warning, notC
 	return warnings, notChecked
 }
 
-// check is what is wrong with a name, empty for nothing; the name, with a label's value; and how a user without account
-// is listed.
+// check returns the message about a name, empty for none; the name, with a label's value; and how a user without
+// account is listed.
 func (k *Known) check(r *policy.Reference) (message, name, account string) {
 	switch name = r.Name; {
 	case r.Kind == policy.ToUser && k.Accounts.Err == nil:
@@ -87,7 +86,7 @@ func (k *Known) check(r *policy.Reference) (message, name, account string) {
 			"under `groups:`", name, name)
 	case r.Kind == policy.ToModel && len(k.Models) > 0:
 		message = k.model(name)
-	case r.Kind == policy.ToHost && strings.HasPrefix(name, "@"): // File.UseHostGroups looks for it
+	case r.Kind == policy.ToHost && strings.HasPrefix(name, "@"): // File.UseHostGroups checks it
 	case r.Kind == policy.ToHost && len(k.Hosts) > 0:
 		message = k.host(name)
 	case r.Kind == policy.ToLabel && len(k.Hosts) > 0:
@@ -96,7 +95,7 @@ func (k *Known) check(r *policy.Reference) (message, name, account string) {
 	return message, name, account
 }
 
-// user is what is wrong with the name of a user, empty for nothing, and how it is listed if it has no account.
+// user returns the message about a user, empty for none, and how it is listed without an account.
 func (k *Known) user(name string) (message, account string) {
 	a := &k.Accounts
 	switch {
@@ -114,8 +113,8 @@ func (k *Known) user(name string) (message, account string) {
 	return message, name
 }
 
-// SplitAccounts returns one line about the users without an account on this machine, those that look misspelt first,
-// and the other warnings. Such users may have accounts on the hosts.
+// SplitAccounts returns the other warnings, and one line about users without an account here, probable misspellings
+// first. The hosts may know these users.
 func SplitAccounts(warnings []Warning) (line string, others []Warning) {
 	var near, far []string
 	for _, w := range warnings {
@@ -141,7 +140,7 @@ func SplitAccounts(warnings []Warning) (line string, others []Warning) {
 		text.Shorten(strings.Join(names, ", "), longest)), others
 }
 
-// host is what is wrong with a host pattern, of which at least one name must be known.
+// host is the message about a host pattern, of which at least one name must be known.
 func (k *Known) host(name string) string {
 	pattern, err := text.ParseHosts(name)
 	if err != nil || slices.ContainsFunc(k.Hosts, func(h remote.Host) bool { return pattern.Matches(h.Name) }) {

@@ -18,13 +18,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// RuleFlags is what the flags say that name a policy file and override it.
+// RuleFlags are the flags that name a policy file and override it.
 type RuleFlags struct {
 	path       string
 	maxDevices int
 	perUser    []string
 	on, not    map[enforce.Rule]*bool
-	counts     bool // what --non-env-processes is
+	counts     bool // by --non-env-processes=count
 }
 
 // PolicyFlag names a policy file.
@@ -33,7 +33,7 @@ func (o *RuleFlags) PolicyFlag() cli.Flag {
 		"/etc/genv; flags override it").Config(command.Top | command.Shared | command.OrNone)
 }
 
-// Flags are the flags.
+// Flags returns the flags.
 func (o *RuleFlags) Flags() []cli.Flag {
 	o.on, o.not = map[enforce.Rule]*bool{}, map[enforce.Rule]*bool{}
 	flags := []cli.Flag{
@@ -63,7 +63,7 @@ func (o *RuleFlags) Flags() []cli.Flag {
 	return flags
 }
 
-// Read reads the policy: the defaults, the file over them, and the flags over both.
+// Read returns the policy: the defaults, overridden by the file and then the flags.
 func (o *RuleFlags) Read(c *cli.Context) (*policy.File, error) {
 	caps, err := userCaps(o.perUser)
 	if err != nil {
@@ -129,7 +129,7 @@ func overrideUsers(file *policy.File, caps map[string]int) error {
 
 func fromFlag(name string) policy.Source { return policy.Source{By: "--" + name} }
 
-// userCaps reads john=3 paul=2, each word also with commas.
+// userCaps parses words such as john=3 or john=3,paul=2.
 func userCaps(words []string) (map[string]int, error) {
 	caps := make(map[string]int)
 	for _, word := range words {
@@ -165,7 +165,7 @@ func parsePolicy(c *cli.Context, path string, names []string) (*policy.File, err
 	})
 }
 
-// ReadPolicy reads a policy file for users under the names that it has.
+// ReadPolicy reads a policy file, with users under the names in it.
 func ReadPolicy(path string) (*policy.File, error) {
 	return parse(path, func(data []byte) (*policy.File, error) { return policy.Parse(path, data) })
 }
@@ -182,7 +182,7 @@ func parse(path string, parse func([]byte) (*policy.File, error)) (*policy.File,
 	return file, nil
 }
 
-// aliases are the other names of users. Without them a rule holds only for the name as written.
+// aliases are the other names of users. Without them a rule covers only the name as written.
 func aliases(c *cli.Context, names []string) policy.Aliases {
 	same, err := SameUsers(c.Context, names, nss.Getent)
 	if err != nil {
@@ -191,7 +191,7 @@ func aliases(c *cli.Context, names []string) policy.Aliases {
 	return same
 }
 
-// ReadPolicyFile reads the text of a policy, which may come through a pipe.
+// ReadPolicyFile reads a policy, also from a pipe.
 func ReadPolicyFile(path string) ([]byte, error) {
 	const most = 4 << 20 // bytes
 	f, err := command.OpenAtOnce(path)

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// FailuresOf lists the failures among results, in the order of the hosts.
+// FailuresOf lists failures in the order of the hosts.
 func FailuresOf[T any](results []remote.Result[T]) []remote.Failure {
 	failures := []remote.Failure{}
 	for _, r := range results {
@@ -32,7 +32,7 @@ func FailuresIn(cluster snapshot.Cluster) []remote.Failure {
 	return failures
 }
 
-// WriteFailures sums failures up by class and cause, each with its hosts and the next steps.
+// WriteFailures summarises failures by class and cause, each with its hosts and next steps.
 func WriteFailures(w io.Writer, failures []remote.Failure, total int) {
 	if len(failures) == 0 {
 		return
@@ -52,10 +52,10 @@ func WriteFailures(w io.Writer, failures []remote.Failure, total int) {
 			fmt.Fprintf(&b, "    next: %s\n", step)
 		}
 	}
-	_, _ = io.WriteString(w, b.String()) // at once, so that other output doesn't come between
+	_, _ = io.WriteString(w, b.String()) // in one write, to keep it together
 }
 
-// ByClass splits causes where the class changes.
+// ByClass splits causes at changes of the class.
 func ByClass(causes []remote.Cause) (split [][]remote.Cause) {
 	for len(causes) > 0 {
 		other := slices.IndexFunc(causes, func(c remote.Cause) bool { return c.Class != causes[0].Class })
@@ -67,7 +67,7 @@ func ByClass(causes []remote.Cause) (split [][]remote.Cause) {
 	return split
 }
 
-// AlsoFailed ends a summary: how many hosts failed, if any did.
+// AlsoFailed is the end of a summary.
 func AlsoFailed(hosts int) string {
 	if hosts == 0 {
 		return ""
@@ -78,7 +78,7 @@ func AlsoFailed(hosts int) string {
 const (
 	maxCauses = 8   // of one class
 	maxSteps  = 4   // of one class
-	maxHosts  = 160 // characters of host names in a line, about
+	maxHosts  = 160 // characters of host names in a line, roughly
 )
 
 // CauseLines are lines such as "gpu-[03,07-12].lab: no route to host (8 hosts)".
@@ -102,7 +102,7 @@ func CauseLines(causes []remote.Cause) []string {
 	return lines
 }
 
-// Hosts are names on one line, as patterns; not all, if they are many.
+// Hosts joins names as patterns, shortened if they are many.
 func Hosts(names []string) string { return text.ShortHosts(names, maxHosts) }
 
 func countOf(names []string) string {
@@ -112,7 +112,7 @@ func countOf(names []string) string {
 	return fmt.Sprintf(" (%s)", text.Plural(len(names), "host"))
 }
 
-// NextSteps are the next steps of causes, each once.
+// NextSteps are the next steps of causes, without duplicates.
 func NextSteps(causes []remote.Cause) []string {
 	var steps []string
 	for _, c := range causes {
@@ -129,7 +129,7 @@ func NextSteps(causes []remote.Cause) []string {
 	return steps
 }
 
-// WriteDuplicates says which names lead to the same machine, once.
+// WriteDuplicates reports new names of known machines.
 func WriteDuplicates(w io.Writer, duplicates []controller.Duplicate) {
 	for _, d := range duplicates {
 		if d.New {

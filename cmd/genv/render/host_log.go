@@ -13,28 +13,28 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// HostLog says once of each host of a loop that it is lost, and that it is back. The zero HostLog knows no host.
+// HostLog reports each host of a loop once when it is lost, and once when it is back. The zero HostLog knows no host.
 type HostLog struct {
 	known map[snapshot.Hostname]*hostState // nil before the first look
-	steps map[string]time.Time             // when each next step was said
+	steps map[string]time.Time             // when each next step was printed
 
-	// Lost and Back are how many hosts were lost, and came back, so far.
+	// Lost and Back count the losses and returns so far.
 	Lost, Back int
 }
 
-// hostState is about a host that fails, or failed a short while ago.
+// hostState is about a host that fails or recently failed.
 type hostState struct {
 	class   remote.Class // empty while it answers
-	since   time.Time    // of failing, or of answering
-	atStart bool         // it fails since the first look, and maybe longer
-	losses  []time.Time  // the latest ones
-	silent  bool         // it changes too often
+	since   time.Time    // of the present failure, or of answering
+	atStart bool         // failed at the first look, and maybe before
+	losses  []time.Time  // recent ones
+	silent  bool         // changes too often to report
 }
 
 const (
-	flapLosses = 3              // so many losses
-	flapWindow = time.Hour      // within this time make a host unsteady, until it has not changed for as long
-	stepsAgain = 24 * time.Hour // a next step is said again after this
+	flapLosses = 3              // losses
+	flapWindow = time.Hour      // within this time make a host unsteady, until it is unchanged for as long
+	stepsAgain = 24 * time.Hour // when to repeat a next step
 )
 
 // Look returns lines about hosts that, since the last look, are lost, fail for another reason, or are back.
@@ -43,7 +43,7 @@ func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
 	if first {
 		l.known, l.steps = make(map[snapshot.Hostname]*hostState), make(map[string]time.Time)
 	}
-	failures := make(map[string][]remote.Failure) // by what is said of them
+	failures := make(map[string][]remote.Failure) // by prefix
 	var back []hostBack
 	present := make(map[snapshot.Hostname]bool, len(cluster.Hosts))
 	failed := 0
@@ -57,7 +57,7 @@ func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
 			if change := l.fails(h.Name, f.Class, first, now); change != "" {
 				failures[change] = append(failures[change], f)
 			}
-		case h.Snapshot != nil: // else it is asked for the first time
+		case h.Snapshot != nil: // else there is no answer yet
 			if change, away := l.answers(h.Name, now); change != "" {
 				back = append(back, hostBack{string(h.Name), change, away})
 			}
@@ -84,14 +84,14 @@ func answering(answer, total int) string {
 	return fmt.Sprintf("; %d of %s answer", answer, text.Plural(total, "host"))
 }
 
-// What lines say of hosts that fail, with the numbers from above.
+// Prefixes of lines about failing hosts, with the numbers from above.
 const (
 	isLost     = "Lost: "
 	isChanged  = "Still lost: "
 	isUnsteady = "Unsteady (lost 3 times within 1h; reported again after 1h without a change): "
 )
 
-// fails returns what is to be said of a host that fails; empty for nothing.
+// fails returns the prefix for a failing host; empty to print nothing.
 func (l *HostLog) fails(name snapshot.Hostname, class remote.Class, first bool, now time.Time) string {
 	h := l.known[name]
 	if h == nil {
@@ -124,13 +124,13 @@ func (l *HostLog) fails(name snapshot.Hostname, class remote.Class, first bool, 
 	return ""
 }
 
-// hostBack is a host that is back, and for how long it was away, or steady.
+// hostBack is a host that is back. away is how long it failed, or was steady.
 type hostBack struct {
 	name, change string
 	away         time.Duration
 }
 
-// answers returns what is to be said of a host that answers, and for how long it had not changed; empty for nothing.
+// answers returns the prefix for a host that answers, and how long it was unchanged; empty to print nothing.
 func (l *HostLog) answers(name snapshot.Hostname, now time.Time) (change string, away time.Duration) {
 	h := l.known[name]
 	if h == nil {
@@ -166,7 +166,7 @@ func firstLines(failures []remote.Failure, total int) []string {
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 
-// lines are about hosts that fail, by cause, each with its next step unless that was said a short while ago.
+// lines are about failing hosts, by cause, with next steps that were not printed lately.
 func (l *HostLog) lines(prefix string, failures []remote.Failure, now time.Time) []string {
 	var lines []string
 	causes := remote.Causes(failures)
@@ -183,7 +183,7 @@ func (l *HostLog) lines(prefix string, failures []remote.Failure, now time.Time)
 	return lines
 }
 
-// backLines sums up hosts that were away for the same time.
+// backLines joins hosts that were away for the same time.
 func backLines(back []hostBack) []string {
 	away := func(h hostBack) string { return h.change + " " + text.ShortDuration(h.away) + ": " }
 	slices.SortStableFunc(back, func(a, b hostBack) int { return cmp.Compare(b.away, a.away) })

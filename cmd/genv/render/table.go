@@ -17,25 +17,25 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// Output is how a command prints: as text for people (tui), or as csv or json.
+// Output is a format: text for people (tui), csv or json.
 type Output struct {
 	Format    string
 	NoHeader  bool
 	Timestamp bool // times instead of ages
 }
 
-// Table is an empty table, to be printed as this output. A column is its name and least width, as in "USER:16".
+// Table returns an empty table. A column is its name and least width: "USER:16".
 func (o Output) Table(columns ...string) *Table {
 	t := &Table{output: o}
 	for _, c := range columns {
 		name, width, _ := strings.Cut(c, ":")
-		least, _ := strconv.Atoi(width) // 0 without one
+		least, _ := strconv.Atoi(width) // 0 without a width
 		t.columns = append(t.columns, draw.ColumnLayout{Name: name, Width: least})
 	}
 	return t
 }
 
-// Name is a text that a user chose; for people, cut as by the function Name.
+// Name shortens a text that a user chose, for people only.
 func (o Output) Name(text string) string {
 	if o.Format != "tui" {
 		return text
@@ -43,12 +43,12 @@ func (o Output) Name(text string) string {
 	return Name(text)
 }
 
-// Name is a text that a user chose, cut to the length of a name so that it says no more than one.
+// Name shortens a text that a user chose to the length of a name, so that it can't say more.
 func Name(chosen string) string { return text.Shorten(chosen, maxName) }
 
 const maxName = 32 // characters
 
-// Age prints the time since a date, or with Timestamp the date itself.
+// Age is the time since a date, or the date with Timestamp.
 func (o Output) Age(d snapshot.Date, now time.Time) string {
 	if o.Timestamp || d.IsZero() {
 		return d.String()
@@ -69,7 +69,7 @@ func (t *Table) Add(values ...string) { t.rows = append(t.rows, values) }
 // Len is the number of rows.
 func (t *Table) Len() int { return len(t.rows) }
 
-// Write prints the table as text, or as CSV.
+// Write prints text or CSV.
 func (t *Table) Write(w io.Writer) error {
 	if t.output.Format != "csv" {
 		return t.writeText(w, Width(w))
@@ -86,12 +86,11 @@ func (t *Table) Write(w io.Writer) error {
 }
 
 const (
-	leastCell = 12 // characters of a cell on a narrow terminal
-	leastLast = 24 // of the last one, which is continued below
+	leastCell = 12 // characters on a narrow terminal
+	leastLast = 24 // of the last cell, which is wrapped
 )
 
-// writeText prints the table as wide as 1.4.3 does or, if it is narrower, as the terminal. The last cell of a row isn't
-// drawn in a column.
+// writeText prints the table in 1.4.3's width, or that of a narrower terminal. It wraps the last cell of a row.
 func (t *Table) writeText(w io.Writer, terminal int) error {
 	last := len(t.columns) - 1
 	drawn, longest := t.drawn(), 0
@@ -143,7 +142,7 @@ func (t *Table) drawn() *draw.Table {
 	return drawn
 }
 
-// narrow lets the first column be cut as long as its names differ, and the others to a few characters.
+// narrow lets the first column shrink while its names stay distinct, and the others to a few characters.
 func (t *Table) narrow(drawn *draw.Table) {
 	names := []string{t.columns[0].Name}
 	for _, row := range drawn.Rows {
@@ -165,7 +164,7 @@ func WriteJSON(w io.Writer, document any) error {
 	return nil
 }
 
-// WriteCSV prints rows by RFC 4180, with a newline alone as Unix tools expect.
+// WriteCSV prints rows by RFC 4180, but with Unix newlines.
 func WriteCSV(w io.Writer, rows [][]string) error {
 	var b strings.Builder
 	for _, row := range rows {
@@ -181,11 +180,11 @@ func WriteCSV(w io.Writer, rows [][]string) error {
 	return err
 }
 
-// plainNumber may begin with a sign: a spreadsheet shows it as it is.
+// plainNumber is safe in a spreadsheet, even with a sign.
 var plainNumber = text.Pattern(`^[-+]?[0-9]+(\.[0-9]+)?$`)
 
-// cell is a value as a cell of CSV. An apostrophe makes text of what a spreadsheet would take for a formula. A value
-// with a semicolon or tab is quoted, for spreadsheets that split cells at these.
+// cell quotes a value for CSV. An apostrophe prevents that a spreadsheet takes it for a formula. Quotes also protect
+// from spreadsheets that split cells at semicolons or tabs.
 func cell(value string) string {
 	formula := value != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", firstRune(value)) &&
 		!plainNumber().MatchString(value)

@@ -1,5 +1,5 @@
-// Package render prints tables as text and CSV, JSON documents, progress, and the hosts that failed. It escapes what
-// could harm a terminal or a spreadsheet.
+// Package render prints tables as text and CSV, JSON documents, progress, and failed hosts. It escapes what could harm
+// a terminal or a spreadsheet.
 package render
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// IsTerminal says whether what is written there is seen on a terminal.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Width is the width of the terminal in characters; 0 without one, or if it doesn't say.
+// Width is the terminal's width in characters; 0 if unknown.
 func Width(w io.Writer) int {
 	width := 0
 	if f, ok := w.(*os.File); ok {
@@ -33,12 +33,12 @@ func Width(w io.Writer) int {
 	return max(width, 0)
 }
 
-// Colourful follows https://no-color.org: any NO_COLOR that is not empty says no.
+// Colourful follows https://no-color.org: a NO_COLOR that isn't empty turns colours off.
 func Colourful(w io.Writer, getenv func(string) string) bool {
 	return IsTerminal(w) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 }
 
-// Prompt asks for a secret on the terminal; nil where there is none.
+// Prompt returns a function that asks for a secret; nil without a terminal.
 func Prompt(in io.Reader, out io.Writer) func(string) ([]byte, error) {
 	f, ok := in.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || !IsTerminal(out) {
@@ -51,22 +51,21 @@ func Prompt(in io.Reader, out io.Writer) func(string) ([]byte, error) {
 	}
 }
 
-// Progress is a line on a terminal that says how far a fan-out has come, if it lasts more than a second: also if only
-// the last host does.
+// Progress is a line on a terminal about a fan-out that lasts more than a second, even if only the last host does.
 type Progress struct {
 	out         io.Writer
 	terminal    bool
 	mu          sync.Mutex
-	timer       *time.Timer // runs while a fan-out does
+	timer       *time.Timer // nil outside of a fan-out
 	done, total int
 	shown       bool
-	said        time.Time // by Waiting
+	said        time.Time // last line of Waiting
 }
 
-// NewProgress shows progress on a terminal; elsewhere only Waiting shows anything.
+// NewProgress shows progress on a terminal. Elsewhere only Waiting prints.
 func NewProgress(out io.Writer) *Progress { return &Progress{out: out, terminal: IsTerminal(out)} }
 
-// Update is called as hosts answer, from many goroutines and in any order; with none done when a fan-out begins.
+// Update is called as hosts answer, concurrently and in any order; with done 0 at the start of a fan-out.
 func (p *Progress) Update(done, total int) {
 	if !p.terminal {
 		return
@@ -86,7 +85,7 @@ func (p *Progress) Update(done, total int) {
 	}
 }
 
-// Note shows a line until the next fan-out, or until the end.
+// Note shows a line until the next fan-out or End.
 func (p *Progress) Note(line string) {
 	if !p.terminal {
 		return
@@ -101,7 +100,7 @@ func (p *Progress) Note(line string) {
 	p.shown = true
 }
 
-// Waiting shows a Note on a terminal, and elsewhere prints a line a minute.
+// Waiting shows a Note on a terminal, and elsewhere a line a minute.
 func (p *Progress) Waiting(line string, now time.Time) {
 	if p.terminal {
 		p.Note(line)
@@ -119,20 +118,20 @@ func (p *Progress) show() {
 	}
 }
 
-// draw is called with the lock held.
+// draw needs the lock.
 func (p *Progress) draw() {
 	fmt.Fprintf(p.out, "\r\x1b[K%d of %s …", p.done, text.Plural(p.total, "host"))
 	p.shown = true
 }
 
-// End removes the line, if it is shown.
+// End removes the line.
 func (p *Progress) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stop()
 }
 
-// stop is called with the lock held.
+// stop needs the lock.
 func (p *Progress) stop() {
 	if p.timer != nil {
 		p.timer.Stop()
@@ -144,7 +143,7 @@ func (p *Progress) stop() {
 	}
 }
 
-// Age is a duration in its largest unit. Clocks of hosts differ: what seems to be in the future is "now".
+// Age is a duration in its largest unit. Clocks of hosts differ: a time in the future is "now".
 func Age(d time.Duration) string {
 	units := []struct {
 		name string
@@ -158,10 +157,10 @@ func Age(d time.Duration) string {
 	return "now"
 }
 
-// TimeFormat is how lines are dated: local time, and sorted as they are.
+// TimeFormat dates lines. It is local and sortable.
 const TimeFormat = time.DateTime
 
-// Dated writes the time in front of each line. It is safe for concurrent use.
+// Dated puts the time in front of each line. It is safe for concurrent use.
 type Dated struct {
 	out    io.Writer
 	now    func() time.Time
@@ -169,7 +168,7 @@ type Dated struct {
 	inLine bool // the last line has not ended
 }
 
-// InJournal says whether out goes to systemd's journal, which dates each line itself (systemd.exec(5)).
+// InJournal reports whether out is systemd's journal, which dates lines itself (systemd.exec(5)).
 func InJournal(out io.Writer, getenv func(string) string) bool {
 	f, ok := out.(*os.File)
 	if !ok {
@@ -180,7 +179,7 @@ func InJournal(out io.Writer, getenv func(string) string) bool {
 	return err == nil && getenv("JOURNAL_STREAM") == fmt.Sprintf("%d:%d", about.Dev, about.Ino)
 }
 
-// DatedLog is NewDated, except where the journal dates lines.
+// DatedLog is NewDated, except for the journal.
 func DatedLog(out io.Writer, now func() time.Time, getenv func(string) string) io.Writer {
 	if InJournal(out, getenv) {
 		return out
@@ -188,10 +187,10 @@ func DatedLog(out io.Writer, now func() time.Time, getenv func(string) string) i
 	return NewDated(out, now)
 }
 
-// NewDated dates the lines that are written to out.
+// NewDated returns a Dated for out.
 func NewDated(out io.Writer, now func() time.Time) *Dated { return &Dated{out: out, now: now} }
 
-// Write implements io.Writer. Lines that are written together go out together.
+// Write implements io.Writer. It forwards each call in one write.
 func (d *Dated) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -210,10 +209,10 @@ func (d *Dated) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-const minimumRoom = 20 // for a text that is wrapped
+const minimumRoom = 20 // for wrapped text
 
-// Wrap breaks a text between words into lines that fit into a width. The first line begins at the indent already. A
-// width of 0, as of a pipe, is unknown: the text stays one line.
+// Wrap breaks a text between words. The first line already starts at the indent. A width of 0, as of a pipe, is
+// unknown: the text stays one line.
 func Wrap(text string, indent, width int) string {
 	room := width - indent
 	if width == 0 || room < minimumRoom {

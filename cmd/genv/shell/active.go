@@ -32,6 +32,7 @@ var environmentVariables = []string{
 	"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES",
 }
 
+// Activate is for a shell that enters an environment.
 func Activate(a Active, noPrompt bool) Edit {
 	change := Update(a)
 	change.Enter = true
@@ -87,6 +88,7 @@ func JoinUUIDs(list []snapshot.GPUUUID) string {
 	return strings.Join(names, ",")
 }
 
+// ErrNotInitialised means that no initialised shell waits for code.
 //
 //nolint:revive,staticcheck // 1.4.3's words
 var ErrNotInitialised = errors.New(`Your shell is not properly initialized at the moment.
@@ -143,6 +145,7 @@ type Edit struct {
 	Prefix  string   // from Prompt; empty to keep PS1. Without Enter it replaces the old prefix
 }
 
+// Variable is an exported variable.
 type Variable struct{ Name, Value string }
 
 // Render returns the code for an initialised shell, or ErrUnquotable.

@@ -32,6 +32,7 @@ var initBash string
 //go:embed init.zsh
 var initZsh string
 
+// InitOptions are the settings of an initialised shell.
 type InitOptions struct {
 	Kind  Kind
 	Exe   string // the absolute path of this program
@@ -140,6 +141,7 @@ const (
 	Zsh  Kind = "zsh"
 )
 
+// ErrUnknownShell is about a shell that is no Kind.
 var ErrUnknownShell = errors.New("unknown shell")
 
 // ParseKind accepts a name, a path or a process's own name, such as "-zsh" or "/usr/bin/zsh-5.9".

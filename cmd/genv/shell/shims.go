@@ -14,6 +14,7 @@ import (
 
 var shims = []string{"docker", "nvidia-smi"}
 
+// ErrUnsafeShims is about a folder that must not be in PATH.
 var ErrUnsafeShims = errors.New("unsafe folder")
 
 // Shim returns the program of argv[0] if genv was started as its shim.

@@ -26,6 +26,7 @@ import (
 
 type userCommands struct{ command.Program }
 
+// Commands returns the commands for people.
 func Commands(with command.Program) []*cli.Command {
 	p := &userCommands{with}
 	commands := []*cli.Command{

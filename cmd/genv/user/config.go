@@ -198,7 +198,6 @@ func (p *userCommands) homeCommand() *cli.Command {
 	}
 }
 
-//
 //nolint:revive,staticcheck // 1.4.3's words
 var errNoHome = errors.New(`Could not find any Genv configuration directory.
 

@@ -224,6 +224,7 @@ func (v View) uuids(selection string) string {
 	return strings.Join(names, ",")
 }
 
+// View is what an environment may see.
 type View struct {
 	Devices []Device // attached, by index
 	// Renumbered means that nvidia-smi may show this user only some devices, numbered from 0, as on a guarded host.
