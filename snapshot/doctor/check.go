@@ -1,5 +1,5 @@
-// Package doctor is the model of `genv doctor`: checks, findings, and next steps. Judgements are tables of facts, of
-// which the first row that holds is the result; causes.txt has the status and next step of each cause. Machine collects
+// Package doctor is the model of `genv doctor`: checks, findings, and next steps. A judgement is a table of facts,
+// whose first row that holds is the result; causes.txt has the status and next step of each cause. Machine collects
 // facts of this machine, remote/doctor what a controller sees of a host.
 //
 //	check := doctor.CheckDriver(doctor.DriverCall{Took: took, Modes: modes, Err: err})
@@ -27,34 +27,34 @@ import (
 // CheckStatus is the result of a check.
 type CheckStatus string
 
-// The results, from good to bad.
+// Results, from good to bad.
 const (
 	OK      CheckStatus = "ok"
-	Skipped CheckStatus = "skipped" // it could not be found out
+	Skipped CheckStatus = "skipped" // it could not be checked
 	Warning CheckStatus = "warning"
 	Failed  CheckStatus = "failed"
 )
 
-// Name is what a check is about.
+// Name names a check.
 type Name string
 
-// The checks, in the order in which they are shown. The first five, Clock and the last one are made by a controller.
+// The checks in display order. A controller makes the first five, Clock and the last one.
 const (
 	NameResolution Name = "name"     // the host's name has an address
-	TCP            Name = "tcp"      // an SSH server answers there
-	HostKey        Name = "host-key" // its key is the known one
-	Login          Name = "login"    // it accepts a key of ours, and runs a command
-	Sudo           Name = "sudo"     // what sudo allows the login
-	Genv           Name = "genv"     // the genv there: path, version, protocol
+	TCP            Name = "tcp"      // an SSH server answers
+	HostKey        Name = "host-key" // the server's key is the known one
+	Login          Name = "login"    // the server accepts our key, and runs a command
+	Sudo           Name = "sudo"     // what sudo allows
+	Genv           Name = "genv"     // genv's path, version, protocol
 	DriverState    Name = "driver"   // the driver, and nvidia-smi
-	StateFolder    Name = "state"    // the state folder and the files in it
-	Clock          Name = "clock"    // its difference to the controller's
-	PIDNamespace   Name = "pid-ns"   // whether PIDs mean the same as in the state files
-	Guard          Name = "guard"    // whether the kernel could guard devices, and does what was ordered
+	StateFolder    Name = "state"    // the state folder and its files
+	Clock          Name = "clock"    // the difference to the controller's
+	PIDNamespace   Name = "pid-ns"   // whether PIDs are those of the state files
+	Guard          Name = "guard"    // whether the kernel can guard devices, and obeys
 	Services       Name = "services" // genv's systemd units
 	Disk           Name = "disk"     // space for the record and the state
 
-	Controller Name = "controller" // which controller acts there
+	Controller Name = "controller" // which controller acts on the host
 )
 
 var names = []Name{
@@ -62,21 +62,21 @@ var names = []Name{
 	Genv, DriverState, StateFolder, Clock, PIDNamespace, Guard, Services, Disk, Controller,
 }
 
-// Names lists the checks of a controller, in their order.
+// Names lists the checks of a controller in order.
 func Names() []Name { return names }
 
-// HostNames lists the checks that a host makes of itself, in their order.
+// HostNames lists the checks that a host makes of itself in order.
 func HostNames() []Name { return names[5:13] }
 
-// Cause is why a check isn't OK. The words appear in JSON.
+// Cause is why a check isn't OK. The texts appear in JSON.
 type Cause string
 
-// causes has a line for each next step: its causes, their status, and the step unless that depends on the host.
+// causes has a line for each next step: its causes, their status, and the step unless it depends on the host.
 //
 //go:embed causes.txt
 var causes string
 
-// meaningOf is what follows from a cause: Failed and no next step for an unknown one.
+// meaningOf looks up a cause: Failed and no next step for an unknown one.
 func meaningOf(c Cause) (status CheckStatus, step string) {
 	for line := range strings.Lines(causes) {
 		words, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -92,7 +92,7 @@ func meaningOf(c Cause) (status CheckStatus, step string) {
 type Check struct {
 	Name   Name        `json:"name"`
 	Status CheckStatus `json:"status"`
-	// Cause is a word for the problem, the same wherever it occurs.
+	// Cause is the problem's name, the same wherever it occurs.
 	Cause Cause `json:"cause,omitempty"`
 	// Detail is what was found, in one line.
 	Detail string `json:"detail"`
@@ -103,8 +103,8 @@ type Check struct {
 // Unsure is the cause of a check that could not be made.
 const Unsure Cause = "unsure"
 
-// If is a row of a table of judgements, for First: what was found if it holds, and an empty Check otherwise. The status
-// and the next step are those of the cause; without a cause all is in order.
+// If is a row of a table for First: the finding if it holds, else an empty Check. The cause decides the status and the
+// next step; without a cause all is in order.
 func If(holds bool, cause Cause, format string, args ...any) Check {
 	if !holds {
 		return Check{}
@@ -120,7 +120,7 @@ func If(holds bool, cause Cause, format string, args ...any) Check {
 	return c
 }
 
-// Next is the check with another next step than that of its cause, if it found something.
+// Next replaces the next step of a finding.
 func (c Check) Next(step string) Check {
 	if c.Status != "" {
 		c.NextStep = step
@@ -128,7 +128,7 @@ func (c Check) Next(step string) Check {
 	return c
 }
 
-// First is the first row of a table that holds.
+// First returns the first row that holds.
 func First(name Name, table ...Check) (c Check) {
 	if i := slices.IndexFunc(table, func(c Check) bool { return c.Status != "" }); i >= 0 {
 		c = table[i]
@@ -137,39 +137,38 @@ func First(name Name, table ...Check) (c Check) {
 	return c
 }
 
-// Judge is a check by a table of what may be wrong; if no row holds, all is in order.
+// Judge is First for a table of possible problems; if no row holds, all is in order.
 func Judge(name Name, ok string, table ...Check) Check {
 	return First(name, append(table, If(true, "", "%s", ok))...)
 }
 
-// Good is a check in which all is in order.
+// Good is a check without a problem.
 func Good(name Name, format string, args ...any) Check {
 	return First(name, If(true, "", format, args...))
 }
 
-// Unknown is a check that could not be made, and why.
+// Unknown is a check that could not be made, with the reason.
 func Unknown(name Name, format string, args ...any) Check {
 	return First(name, If(true, Unsure, format, args...))
 }
 
-// Problem is a check with a problem; its status and next step are those of the cause.
+// Problem is a check with a problem; the cause decides its status and next step.
 func Problem(name Name, cause Cause, format string, args ...any) Check {
 	return First(name, If(true, cause, format, args...))
 }
 
-// Worse says whether a status is worse than another one.
+// Worse says whether a status is worse than another.
 func (s CheckStatus) Worse(than CheckStatus) bool { return s.rank() < than.rank() }
 
 func (s CheckStatus) rank() int { return slices.Index([]CheckStatus{Failed, Warning, Skipped, OK}, s) }
 
-// Overall is the status of a host: that of its worst check. A skipped check doesn't count, since the failure that
-// prevented it does.
+// Overall is the status of a host's worst check. A skipped check doesn't count: the failure that prevented it does.
 func Overall(checks []Check) CheckStatus {
 	made := slices.DeleteFunc(slices.Clone(checks), func(c Check) bool { return c.Status == Skipped })
 	return cmp.Or(Worst(made...).Status, OK)
 }
 
-// Worst is the worst of several results of one check, the first of equals.
+// Worst returns the worst of several results, the first of equals.
 func Worst(checks ...Check) (found Check) {
 	for _, c := range checks {
 		if found.Status == "" || c.Status != "" && c.Status.Worse(found.Status) {
@@ -179,7 +178,7 @@ func Worst(checks ...Check) (found Check) {
 	return found
 }
 
-// together is the worst of several results of one check or, if all are in order, what all of them say.
+// together is Worst or, if all are in order, all their details.
 func together(separator string, checks []Check) Check {
 	found, details := Worst(checks...), make([]string, len(checks))
 	for i, c := range checks {
@@ -194,15 +193,15 @@ func together(separator string, checks []Check) Check {
 // Schema names the document of `genv doctor --format json`; docs/json.md describes it.
 const Schema = "genv.doctor/1"
 
-// HostDocument is what a host found out about itself.
+// HostDocument is a host's report about itself.
 type HostDocument struct {
 	Schema string      `json:"schema"`
 	Host   string      `json:"host"`
 	Time   time.Time   `json:"time"`
-	Root   bool        `json:"root"` // whether it looked as root
+	Root   bool        `json:"root"` // whether it ran as root
 	Genv   GenvProgram `json:"genv"`
 	System System      `json:"system"`
-	Status CheckStatus `json:"status"` // that of the worst check
+	Status CheckStatus `json:"status"` // of the worst check
 	Checks []Check     `json:"checks"`
 	// Guard is the kernel guard; missing if unknown.
 	Guard *GuardState `json:"guard,omitempty"`
@@ -216,7 +215,7 @@ type GenvProgram struct {
 	Protocol int `json:"protocol,omitempty"`
 }
 
-// System is the software of a host; what is unknown is empty.
+// System is the software of a host; empty where unknown.
 type System struct {
 	OS     string `json:"os,omitempty"`
 	Kernel string `json:"kernel,omitempty"`
@@ -224,14 +223,14 @@ type System struct {
 	Driver string `json:"driver,omitempty"`
 }
 
-// MaxDocument bounds a document, in bytes.
+// MaxDocument limits a document, in bytes.
 const MaxDocument = 256 << 10
 
-// ErrInvalid is wrapped by errors about what is not a valid document.
+// ErrInvalid is wrapped by errors about an invalid document.
 var ErrInvalid = errors.New("not a document of genv doctor")
 
-// Decode reads the document of a host, which may be hostile. Only what a host knows about itself counts: a
-// controller's checks are dropped, and next steps follow from causes. Texts are cut to what is shown.
+// Decode reads the document of a host, which may be hostile. Only facts that a host knows itself count: a controller's
+// checks are dropped, and next steps follow from causes. Texts are bounded.
 func Decode(data []byte) (*HostDocument, error) {
 	if len(data) > MaxDocument {
 		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrInvalid, MaxDocument)
@@ -265,7 +264,7 @@ func Decode(data []byte) (*HostDocument, error) {
 	return &d, nil
 }
 
-// bounded is what a host may say of a check, with the next step of its cause.
+// bounded returns what a host may say of a check, with its cause's next step.
 func (c Check) bounded() Check {
 	c.Cause, c.Detail = Cause(text.OneLine(text.Cut(string(c.Cause), 64))), OneLine(c.Detail)
 	status, step := meaningOf(c.Cause)
@@ -278,4 +277,4 @@ func (c Check) bounded() Check {
 	return c
 }
 
-const maxWord = 256 // how long a version or a path may be, in bytes
+const maxWord = 256 // of a version or a path, in bytes

@@ -17,8 +17,8 @@ import (
 
 const initialPID = 0xEFFFFFFC // the inode of the initial PID namespace (PROC_PID_INIT_INO of include/linux/proc_ns.h)
 
-// CheckNamespace judges the PID namespace in which genv runs, by its inode; 0 is unknown. A refusal says why its PIDs
-// may not be those of the state files.
+// CheckNamespace judges genv's PID namespace by its inode; 0 is unknown. refusal says why its PIDs may differ from
+// those in the state files.
 func CheckNamespace(inode uint64, refusal string) Check {
 	return Judge(PIDNamespace, fmt.Sprintf("PID namespace %d, that of the state files", inode),
 		If(inode == 0, Unsure, "/proc doesn't show the PID namespace"),
@@ -58,7 +58,7 @@ func checkUnit(name, active, file string) Check {
 		If(running && file == "disabled", "service-disabled", "%s", state))
 }
 
-// WithTrial adds to the check of a genv what came of trying what acting needs; nil if it wasn't tried.
+// WithTrial adds a trial's result to the check of a genv; nil for none.
 func WithTrial(c Check, t *snapshot.Trial) Check {
 	if t == nil {
 		return c
@@ -81,23 +81,22 @@ func OSName(release string) string {
 
 // Space is a file system on which genv writes.
 type Space struct {
-	For      string // what is written there: the record, the state files, …
-	Path     string // the folder, or the nearest one that exists
-	Free     uint64 // bytes that the writer can use
-	Inodes   uint64 // that are free; the maximum if the file system has no limit
+	For      string // its use: the record, the state files, …
+	Path     string // the folder, or its nearest existing parent
+	Free     uint64 // bytes for the writer
+	Inodes   uint64 // free ones; the maximum if unlimited
 	ReadOnly bool
 	Err      error
-	Folder   *FileFacts // the folder of the record, which Owner has to own; nil if that doesn't matter
+	Folder   *FileFacts // the record's folder, which Owner has to own; nil for others
 	Owner    snapshot.UID
 }
 
-// What is too little. The record of a busy day is some megabytes.
+// Thresholds. The record of a busy day has some megabytes.
 const (
 	fullBytes, fullInodes = 1 << 20, 1
 	lowBytes, lowInodes   = 200 << 20, 1000
 )
 
-// CheckDisk judges the file systems on which genv writes.
 func CheckDisk(spaces []Space) Check {
 	found := make([]Check, len(spaces))
 	for i := range spaces {
@@ -121,16 +120,16 @@ func (s *Space) check() Check {
 		If(s.Free < lowBytes || s.Inodes < lowInodes, "disk-low", "%s has %s free", seen, free))
 }
 
-// DriverCall is what a call of nvidia-smi showed.
+// DriverCall is the result of a call of nvidia-smi.
 type DriverCall struct {
 	Modes nvidiasmi.Listing
 	Took  time.Duration
 	Err   error // of package nvidiasmi
-	// Restricted: a guard may hide devices from the caller, so that others have other indices than for root.
+	// Restricted: a guard may hide devices from the caller, whose indices then differ from root's.
 	Restricted bool
 }
 
-// Version is that of the driver; empty if it is unknown.
+// Version is the driver's; empty if unknown.
 func (d DriverCall) Version() string {
 	for i := range d.Modes.GPUs {
 		if version := d.Modes.GPUs[i].Driver; version != "" {
@@ -198,21 +197,21 @@ func causeOf(err error) Cause {
 	return "nvidia-smi-failed"
 }
 
-// OneLine is a foreign text for a detail, of at most 600 bytes.
+// OneLine bounds a foreign text for a detail to 600 bytes.
 func OneLine(foreign string) string { return text.OneLine(text.Cut(foreign, 600)) }
 
-// GuardState is what the kernel guard of a host does, and what it was ordered.
+// GuardState is the state of the kernel guard, and its last order.
 type GuardState struct {
-	Mode   snapshot.GuardMode `json:"mode"`             // now; unable if it can't do what was ordered
-	Reason string             `json:"reason,omitempty"` // why it isn't what was ordered
-	// Ordered is the mode of the last order since the host was started.
+	Mode   snapshot.GuardMode `json:"mode"`             // now; unable if it can't carry out the order
+	Reason string             `json:"reason,omitempty"` // why it differs from the order
+	// Ordered is the mode of the last order since the boot.
 	Ordered snapshot.GuardMode `json:"ordered,omitempty"`
 	By      string             `json:"by,omitempty"`     // who gave that order
 	Renewed time.Time          `json:"renewed,omitzero"` // last
-	Veto    bool               `json:"veto,omitempty"`   // a file keeps it off
+	Veto    bool               `json:"veto,omitempty"`   // a file turns it off
 }
 
-// known is the state if this version knows its modes, with bounded texts; else nil.
+// known returns the state with bounded texts; nil for modes of a newer version.
 func (g *GuardState) known() *GuardState {
 	modes := []snapshot.GuardMode{snapshot.GuardOff, snapshot.GuardWatch, snapshot.GuardEnforce, "", snapshot.GuardUnable}
 	if g == nil || g.Mode == "" || !slices.Contains(modes, g.Mode) || !slices.Contains(modes[:4], g.Ordered) {
@@ -223,7 +222,7 @@ func (g *GuardState) known() *GuardState {
 	return &bounded
 }
 
-// over says that an order to watch or to enforce isn't renewed any more.
+// over says that an order to watch or to enforce has expired.
 func (g *GuardState) over() bool {
 	return g.Mode == snapshot.GuardOff && !g.Veto && g.Ordered != "" && g.Ordered != snapshot.GuardOff
 }
@@ -236,8 +235,8 @@ func (g *GuardState) shown() string {
 	return "the guard is " + strings.TrimSuffix(string(g.Mode)+": "+g.Reason, ": ")
 }
 
-// CheckKernel judges whether the kernel could guard devices, by a BPF program on cgroup2 with a ring buffer (Linux
-// 5.8). mounts is the text of /proc/self/mounts, and bpf whether the kernel has bpf(2).
+// CheckKernel judges whether the kernel can guard devices, by a BPF program on cgroup2 with a ring buffer (Linux 5.8).
+// mounts is the text of /proc/self/mounts, and bpf says whether the kernel has bpf(2).
 func CheckKernel(release, mounts string, bpf bool) Check {
 	var major, minor int
 	parsed, _ := fmt.Sscanf(release, "%d.%d", &major, &minor) // such as 6.1.0-18-amd64
@@ -254,8 +253,8 @@ func CheckKernel(release, mounts string, bpf bool) Check {
 		If(cgroup2 == "", "no-cgroup2", "%s, without cgroup2", seen))
 }
 
-// CheckGuard judges whether the guard does what it was ordered: a host knows no more of a policy. kernel is the result
-// of CheckKernel, and g is nil if what the guard does is unknown.
+// CheckGuard judges whether the guard obeys its order; a host knows no policy. kernel is the result of CheckKernel, and
+// g is nil if the guard's state is unknown.
 func CheckGuard(kernel Check, g *GuardState) Check {
 	if g == nil {
 		return kernel
@@ -267,7 +266,7 @@ func CheckGuard(kernel Check, g *GuardState) Check {
 		kernel)
 }
 
-// CompareGuard judges whether the guard does what the policy wants (empty or off: none). own is the host's check.
+// CompareGuard judges whether the guard obeys the policy (empty or off: none). own is the host's check.
 func CompareGuard(own Check, g *GuardState, wanted snapshot.GuardMode) Check {
 	if wanted == "" || wanted == snapshot.GuardOff {
 		return own

@@ -22,34 +22,34 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// Machine is this machine. All fields but Owner, Restricted and Guard are set.
+// Machine is this machine. All fields but Owner, Restricted and Guard must be set.
 type Machine struct {
-	// SMI asks nvidia-smi how the driver runs the GPUs; *nvidiasmi.Querier implements it.
+	// SMI is a *nvidiasmi.Querier.
 	SMI interface {
 		Modes(ctx context.Context) (nvidiasmi.Listing, error)
 	}
-	Notes *disk.Store // what root's notes say about the state folder
+	Notes *disk.Store // root's notes about the state folder
 	// Run runs a program for a few seconds at most, and returns its output.
 	Run func(ctx context.Context, program string, args ...string) ([]byte, error)
 
 	StateDir string       // the state folder
 	RootDir  string       // the folder of root's notes
-	Record   string       // the file of the host's record; empty for none
-	Proc     string       // where /proc is mounted
+	Record   string       // the host's record; empty for none
+	Proc     string       // mount point of /proc
 	SysRun   string       // /run
-	Owner    snapshot.UID // has to own RootDir and the folder of Record: root, except in a demo
+	Owner    snapshot.UID // must own RootDir and Record's folder: root, except in a demo
 
 	Restricted bool            // a guard may hide devices from this user
-	Guard      *GuardState     // what its guard does; nil if that is unknown
-	Trial      *snapshot.Trial // what came of trying what acting needs; nil if it wasn't tried
+	Guard      *GuardState     // nil if unknown
+	Trial      *snapshot.Trial // nil for none
 
 	Genv GenvProgram
 }
 
-// Examine makes the checks of a host, in their order, and says what system it has.
+// Examine makes the checks of a host in order, and describes its system.
 func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 	driver := make(chan DriverCall, 1)
-	go func() { // SMI ends with its timeout at the latest
+	go func() { // SMI has its own timeout
 		began := time.Now()
 		modes, err := m.SMI.Modes(ctx)
 		if known, driverErr := hardware.FromDriver(m.Proc); err == nil && driverErr == nil && !m.Restricted &&
@@ -71,7 +71,7 @@ func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 	return slices.Insert(checks, 1, CheckDriver(found)), software
 }
 
-// checkGenv judges this program: others than root must not be able to change what sudo runs.
+// checkGenv judges this program: only root may be able to change what sudo runs.
 func (m *Machine) checkGenv() Check {
 	seen := fmt.Sprintf("%s, version %s, protocol %d", m.Genv.Path, m.Genv.Version, m.Genv.Protocol)
 	f, err := stat(unix.Lstat, m.Genv.Path)
@@ -99,7 +99,7 @@ func clock() Check {
 		If(now.Status&unix.STA_UNSYNC != 0, "clock-unsynchronized", "not synchronized"))
 }
 
-// hasBPF gives bpf(2) an unknown command, which is refused: nothing is loaded.
+// hasBPF calls bpf(2) with an unknown command, which loads nothing.
 func hasBPF() bool {
 	const noCommand = 1 << 30
 	_, _, err := unix.Syscall(unix.SYS_BPF, noCommand, 0, 0)
@@ -136,7 +136,7 @@ func systemHere() System {
 	return s
 }
 
-// state looks at the state folder, and follows no link in it.
+// state examines the state folder, and follows no link in it.
 func (m *Machine) state(ctx context.Context) StateFacts {
 	s := StateFacts{
 		Path: m.StateDir, Owner: m.Owner, Systemd: m.hasSystemd(),
@@ -144,7 +144,7 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 	}
 	s.Root, _ = stat(unix.Lstat, m.RootDir) // nil for none
 	path, owned, err := m.Notes.Where()
-	if s.Err = err; s.Tampered != "" || err != nil { // what a user has mounted may never answer
+	if s.Err = err; s.Tampered != "" || err != nil { // a user's mount may never answer
 		s.Path = filepath.Dir(m.StateDir)
 		return s
 	}
@@ -160,7 +160,7 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 	defer dir.Close()
 	for _, name := range stateNames() {
 		if owned && name == lockName {
-			continue // it is for root alone
+			continue // only for root
 		}
 		f := FileFacts{Name: name}
 		if f.Stat_t, err = dir.Stat(name); err != nil {
@@ -178,7 +178,7 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 	return s
 }
 
-// statFolder is the folder itself, or where a link of root's or this user's leads, as for genv.
+// statFolder describes the folder, or the target of a link of root's or this user's, as genv follows it.
 func statFolder(path string) (*FileFacts, error) {
 	f, err := stat(unix.Lstat, path)
 	if err == nil && f.is(unix.S_IFLNK) && (f.Uid == 0 || int(f.Uid) == os.Geteuid()) {
@@ -211,8 +211,8 @@ func read(dir *folder.Folder, f FileFacts) FileFacts {
 	return f
 }
 
-// holder names the process that has held the lock of the state files for about 2 s; empty if there is none. It asks
-// for a shared lock, which no other reader waits for.
+// holder names the process that has held the lock of the state files for about 2 s; empty for none. It asks for a
+// shared lock, which blocks no other reader.
 func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 	file, st, err := dir.OpenFile(lockName, maxStateFile)
 	if err != nil {
@@ -240,13 +240,13 @@ func (m *Machine) spaces(s *StateFacts) []Space {
 	return append([]Space{record}, found...)
 }
 
-// CheckSpace judges the file system on which this process writes something into a folder.
+// CheckSpace judges the file system of a folder for this process.
 func CheckSpace(what, path string) Check {
 	s := space(what, path, os.Geteuid() == 0)
 	return s.check()
 }
 
-// space is the file system of the nearest existing folder. Only root may use what is reserved.
+// space describes the file system of the nearest existing folder. Only root may use reserved blocks.
 func space(what, path string, root bool) Space {
 	s := Space{For: what, Path: path}
 	var st unix.Statfs_t

@@ -15,18 +15,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// StateFacts is what was found in the place of the state folder. Facts that are unknown are nil.
+// StateFacts is what was found about the state folder; nil where unknown.
 type StateFacts struct {
-	Path     string // or the folder that has it, if what is there may not be touched
-	Owned    bool   // it is root's own
+	Path     string // or its parent, if it must not be touched
+	Owned    bool   // root owns it
 	Systemd  bool   // root's service could own it
-	Err      error  // why it can't be read; fs.ErrNotExist if there is no folder yet
-	Tampered string // what a user did to the folder that all share; empty for nothing
+	Err      error  // why it can't be read; fs.ErrNotExist without a folder
+	Tampered string // what a user did to the shared folder; empty for nothing
 	Folder   *FileFacts
-	Files    []FileFacts  // those that exist
-	Lost     []state.File // that root saw in this boot, and which are missing
+	Files    []FileFacts  // existing ones
+	Lost     []state.File // missing, although root saw them in this boot
 	Holder   string       // the process that has held the lock for about 2 s
-	Root     *FileFacts   // the folder of root's notes, which Owner has to own; nil if there is none
+	Root     *FileFacts   // the folder of root's notes, which Owner has to own; nil for none
 	Owner    snapshot.UID
 }
 
@@ -34,9 +34,9 @@ type StateFacts struct {
 type FileFacts struct {
 	Name string
 	unix.Stat_t
-	Content error    // what is wrong with its content; nil if nothing is, or if Unread
-	Odd     []string // entries in it that are left out
-	Unread  string   // why its content was not looked at; empty if it was
+	Content error    // what is wrong with its content; nil also if Unread
+	Odd     []string // entries that are left out
+	Unread  string   // why its content was not read
 }
 
 func ownFolder(owner snapshot.UID) *FileFacts {
@@ -62,12 +62,11 @@ func kindOf(mode uint32) string {
 	return cmp.Or(kinds[mode&unix.S_IFMT], "a device")
 }
 
-// CheckState judges the state folder.
 func CheckState(s StateFacts) Check {
 	if s.Tampered != "" {
 		return Problem(StateFolder, "state-tampered", "%s", s.Tampered)
 	}
-	found, shared := []Check(nil), uint32(0o777) // who may read and write it
+	found, shared := []Check(nil), uint32(0o777) // permissions for users
 	if s.Owned {
 		shared = 0o755
 	}
@@ -107,7 +106,7 @@ func (s *StateFacts) inOrder() Check {
 		text.Plural(len(s.Files), "file"), unread)
 }
 
-// check judges a file or folder, which all who share it need permissions for. Root may have made it readable only.
+// check judges a file or folder for which all who share it need permissions. Root may have made it read-only.
 func (f *FileFacts) check(path string, kind, needed uint32) Check {
 	seen, readable, narrowed := fmt.Sprintf("%s of uid %d", path, f.Uid), needed&0o555, Cause("state-mode")
 	if f.Uid == 0 && f.Name != lockName && f.Mode&readable == readable {
@@ -132,7 +131,7 @@ const (
 
 func stateNames() []string { return []string{state.Envs.String(), state.Devices.String(), lockName} }
 
-// decode looks at the content of a state file.
+// decode checks the content of a state file.
 func (f *FileFacts) decode(data []byte) {
 	file, files := state.File(slices.Index(stateNames(), f.Name)), state.Files{}
 	if f.Name == lockName {
@@ -140,7 +139,7 @@ func (f *FileFacts) decode(data []byte) {
 	}
 	f.Content = files.Decode(file, data)
 	f.Odd = files.Warnings
-	if file == state.Devices && len(f.Odd) > 0 { // an attachment that is left out would be none
+	if file == state.Devices && len(f.Odd) > 0 { // otherwise an attachment would be missing
 		f.Content, f.Odd = errors.New(f.Odd[0]), nil
 	}
 }

@@ -18,21 +18,21 @@ type Row struct {
 	*GPU
 }
 
-// Column is something that is known of GPUs, for tables, CSV and the page, to sort and to filter by.
+// Column is a property of GPUs for tables, CSV, the page, sorting and filters.
 type Column struct {
-	draw.ColumnLayout        // in tables of text; without a Name they don't have it
-	Last              bool   // there, as it may have any length
-	CSV, Page         string // its name there; empty if it isn't there
-	Sort              string // its name for --sort; empty if rows can't be sorted by it
+	draw.ColumnLayout        // in tables of text, if it has a Name
+	Last              bool   // there, since it may have any length
+	CSV, Page         string // its name there; empty for none
+	Sort              string // its name for --sort; empty for none
 	Descending        bool   // --sort begins with the largest
-	Filter            string // its name in filters; empty if rows can't be filtered by it
+	Filter            string // its name in filters; empty for none
 	Unit              string // of numbers
 
 	value func(*Row) Value
 	all   func(*Row) []Value // if it has several values
 	text  func(*Row, Times) string
-	data  func(*Row, Times) string // in CSV, if that isn't value or text
-	order func(*Row) Value         // what rows are sorted by, if that isn't value
+	data  func(*Row, Times) string // in CSV, if not value or text
+	order func(*Row) Value         // for sorting, if not value
 }
 
 // Value is a text or a number. The zero Value is unknown.
@@ -42,10 +42,10 @@ type Value struct {
 	IsNumber bool
 }
 
-// Times is how a list writes since when something is.
+// Times formats times in a list.
 type Times func(time.Time) string
 
-// Columns are all of them, in the order of lists. Add new ones at the end: scripts read CSV by position.
+// Columns lists all columns in order. Add new ones at the end: scripts read CSV by position.
 func Columns() []Column {
 	return []Column{
 		{
@@ -151,7 +151,7 @@ func age(t time.Time) Value {
 	return Value{Number: -float64(t.UnixMilli()), IsNumber: true}
 }
 
-// Values are what a row has in the column, without what is unknown.
+// Values returns a row's known values in the column.
 func (c *Column) Values(r *Row) []Value {
 	if c.all != nil {
 		return c.all(r)
@@ -162,7 +162,7 @@ func (c *Column) Values(r *Row) []Value {
 	return nil
 }
 
-// Text is what people read, not escaped; "?" for a number that is unknown.
+// Text is for people, not escaped; "?" for an unknown number.
 func (c *Column) Text(r *Row, times Times) string {
 	if c.text != nil {
 		return c.text(r, times)
@@ -170,7 +170,7 @@ func (c *Column) Text(r *Row, times Times) string {
 	return cmp.Or(c.value(r).measured(strings.TrimPrefix(c.Unit, "°")), "?")
 }
 
-// Measured is a number with its unit for the page, or a text; "–" if it is unknown.
+// Measured is a number with its unit for the page, or a text; "–" if unknown.
 func (c *Column) Measured(r *Row) string {
 	if c.Unit == "" {
 		return cmp.Or(c.value(r).Text, "–")
@@ -185,7 +185,7 @@ func (v Value) measured(unit string) string {
 	return strconv.FormatFloat(v.Number, 'f', 0, 64) + unit
 }
 
-// Data is what programs read in CSV; empty if it is unknown.
+// Data is for programs that read CSV; empty if unknown.
 func (c *Column) Data(r *Row, times Times) string {
 	switch {
 	case c.data != nil:
@@ -200,10 +200,9 @@ func (c *Column) Data(r *Row, times Times) string {
 	return v.Text
 }
 
-// Sorts reports whether rows can be sorted by the column.
 func (c *Column) Sorts() bool { return c.value != nil || c.order != nil }
 
-// Compare orders texts from a to z and the smallest number first; what is unknown comes last, as --sort has it.
+// Compare orders texts from a to z and the smallest number first; unknown values come last, as in --sort.
 func (c *Column) Compare(a, b *Row) int {
 	key := c.order
 	if key == nil {
@@ -291,7 +290,7 @@ func problemAndProcesses(g *GPU) string {
 	return text.Printable(string(g.Problem)) + processes
 }
 
-// ShownCommand is the command line without the folder of its program, in quotes unless all its words are ordinary.
+// ShownCommand is the command line without its program's folder, in quotes unless all its words are ordinary.
 func (p *Process) ShownCommand() string {
 	command := p.CommandLine()
 	program, _, _ := strings.Cut(command, " ")

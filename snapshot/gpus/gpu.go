@@ -17,16 +17,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// State says what a GPU is used for. The texts appear in JSON and in metrics.
+// State is a GPU's use. The texts appear in JSON and in metrics.
 type State string
 
-// The states. Each GPU is in one of them.
+// Each GPU is in one state.
 const (
-	Free     State = "free"     // attached to no environment, and used by no process
-	Attached State = "attached" // no process uses it, but an environment is attached to it
-	Idle     State = "idle"     // processes hold it, and the driver measured a utilization of 0 %
-	Busy     State = "busy"     // processes use it
-	MIG      State = "mig"      // CUDA uses its MIG instances alone, and none of them is attached or used
+	Free     State = "free"     // neither attached nor used
+	Attached State = "attached" // attached to an environment, and used by no process
+	Idle     State = "idle"     // held by processes, at a utilization of 0 %
+	Busy     State = "busy"     // used by processes
+	MIG      State = "mig"      // CUDA can only use its MIG instances, of which none is attached or used
 	Unusable State = "unusable" // CUDA can't use it: compute mode Prohibited, or MIG mode without an instance
 	Failed   State = "failed"   // it is lost or needs a reset; no rule acts on it
 	// Unknown: nvidia-smi doesn't report it, a value or its processes; one of these can't be seen or is unproved; or at
@@ -37,13 +37,13 @@ const (
 // States lists all states, the most welcome first.
 func States() []State { return []State{Free, MIG, Attached, Idle, Busy, Unknown, Unusable, Failed} }
 
-// Problem is a text of the driver, in which no user has a word.
+// Problem is a text of the driver, which no user influences.
 type Problem string
 
-// hiddenBytes in use are no free GPU, also without a visible process: a driver and an X server use less.
+// hiddenBytes in use mean that a GPU isn't free, even without a visible process: a driver and an X server use less.
 const hiddenBytes = 1 << 30
 
-// GPU is a device, who is attached to it and who uses it, as JSON shows them.
+// GPU is a device, its attachments and its processes, as in JSON.
 type GPU struct {
 	Index  snapshot.DeviceIndex `json:"index"`
 	UUID   snapshot.GPUUUID     `json:"uuid,omitempty"`
@@ -90,7 +90,7 @@ type Process struct {
 	PID     snapshot.PID       `json:"pid"`
 	Start   snapshot.StartTime `json:"start,omitempty"`
 	User    snapshot.Username  `json:"user,omitempty"` // "uid 1004" for one without a name
-	EID     snapshot.EnvID     `json:"eid,omitempty"`  // that it claims: its owner can choose it
+	EID     snapshot.EnvID     `json:"eid,omitempty"`  // a claim, which its owner can choose
 	Command string             `json:"command,omitempty"`
 	// PrivateCommand replaces the command where /proc hides it (hidepid): for its owner, root and operators.
 	PrivateCommand string `json:"private_command,omitempty"`
@@ -102,13 +102,13 @@ type Process struct {
 	Container string               `json:"container,omitempty"` // its id
 	Image     string               `json:"image,omitempty"`     // of the container
 	Instances []snapshot.GPUUUID   `json:"mig,omitempty"`       // its MIG instances
-	// ContainerName is what its runtime calls it.
+	// ContainerName is its name in the runtime.
 	ContainerName string `json:"container_name,omitempty"`
 	// StartedBy is who is proved to have started it.
 	StartedBy snapshot.Username `json:"started_by,omitempty"`
 }
 
-// UserName is a host's name for a user, or "uid 1004" if it has none; empty if neither is known.
+// UserName is a host's name for a user, or "uid 1004" without one; empty if both are unknown.
 func UserName(name snapshot.Username, uid *snapshot.UID) snapshot.Username {
 	if name == "" && uid != nil {
 		return snapshot.Username(fmt.Sprintf("uid %d", *uid))
@@ -124,10 +124,10 @@ func ShownUser(user snapshot.Username) string {
 	return text.Shown(string(user))
 }
 
-// ShortModel is the name of a model without its maker, which is always the same.
+// ShortModel is a model's name without its maker, which is always the same.
 func ShortModel(model string) string { return strings.TrimPrefix(model, "NVIDIA ") }
 
-// ContainerText is snapshot.Process.ContainerText of it.
+// ContainerText is snapshot.Process.ContainerText.
 func (p *Process) ContainerText() string {
 	if p.Container == "" {
 		return ""
@@ -142,10 +142,10 @@ func (p *Process) ContainerText() string {
 	return shown
 }
 
-// CommandLine is the command line, for those who may see it.
+// CommandLine is for those who may see private commands.
 func (p *Process) CommandLine() string { return cmp.Or(p.Command, p.PrivateCommand) }
 
-// Users are those who are attached to the GPU or use it, each once, in alphabetical order.
+// Users lists those who are attached to the GPU or use it, sorted.
 func (g *GPU) Users() []snapshot.Username {
 	var users []snapshot.Username
 	for i := range g.Attached {
@@ -158,7 +158,7 @@ func (g *GPU) Users() []snapshot.Username {
 	return slices.DeleteFunc(slices.Compact(users), func(u snapshot.Username) bool { return u == "" })
 }
 
-// Since is when the oldest attachment was made; zero if there is none.
+// Since is the time of the oldest attachment; zero if there is none.
 func (g *GPU) Since() time.Time {
 	var since time.Time
 	for i := range g.Attached {
@@ -169,17 +169,16 @@ func (g *GPU) Since() time.Time {
 	return since
 }
 
-// StateCounts are how many GPUs are in each state.
+// StateCounts counts the GPUs in each state.
 type StateCounts struct{ Free, MIG, Attached, Idle, Busy, Unknown, Unusable, Failed int }
 
-// Add counts the GPUs of a list.
 func (c *StateCounts) Add(list ...GPU) {
 	for i := range list {
 		*c.of(list[i].State)++
 	}
 }
 
-// In is how many are in a state.
+// In returns the number in a state.
 func (c StateCounts) In(state State) int { return *c.of(state) }
 
 func (c *StateCounts) of(state State) *int {
@@ -190,10 +189,9 @@ func (c *StateCounts) of(state State) *int {
 	return &c.Unknown
 }
 
-// Held are those that are attached or held by processes, and compute nothing.
+// Held counts those that are attached or held by processes, and compute nothing.
 func (c StateCounts) Held() int { return c.Attached + c.Idle }
 
-// Total is the number of all.
 func (c StateCounts) Total() int {
 	return c.Free + c.MIG + c.Held() + c.Busy + c.Unknown + c.Unusable + c.Failed
 }
@@ -215,7 +213,7 @@ func gpuOf(s *snapshot.Snapshot, d *snapshot.Device, environments map[snapshot.E
 		attached := Attachment{
 			EID: a.EID, Memory: bytesOf(a.GPUMemory), Instances: a.Instances, Since: s.When(a.Since, a.Time),
 		}
-		if e := environments[a.EID]; e != nil { // else it isn't registered any more
+		if e := environments[a.EID]; e != nil { // else it is no longer registered
 			attached.Name, attached.User = e.Config.Name, UserName(e.Username, &e.UID)
 		}
 		g.Attached = append(g.Attached, attached)
@@ -223,7 +221,7 @@ func gpuOf(s *snapshot.Snapshot, d *snapshot.Device, environments map[snapshot.E
 	return g
 }
 
-// own are the MIG instances in a list that the GPU has.
+// own returns the MIG instances in a list that the GPU has.
 func (g *GPU) own(list []snapshot.GPUUUID) (own []snapshot.GPUUUID) {
 	for _, instance := range g.Instances {
 		if slices.Contains(list, instance.UUID) {

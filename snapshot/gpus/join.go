@@ -8,7 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Of lists the GPUs of a host by index. A process that uses several is on each of them.
+// Of lists a host's GPUs by index. A process that uses several is on each of them.
 func Of(s *snapshot.Snapshot) []GPU {
 	environments := snapshot.ByID(s.Environments)
 	list, position := make([]GPU, len(s.Devices)), make(map[snapshot.DeviceIndex]int, len(s.Devices))
@@ -16,7 +16,7 @@ func Of(s *snapshot.Snapshot) []GPU {
 	for i := range s.Devices {
 		list[i], position[s.Devices[i].Index] = gpuOf(s, &s.Devices[i], environments), i
 	}
-	used := make([]bool, len(list)) // by more than a desktop on its screen, and what is unproved
+	used := make([]bool, len(list)) // by more than a desktop on its screen and unproved processes
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		for _, usage := range p.Usage {
@@ -52,12 +52,12 @@ func Of(s *snapshot.Snapshot) []GPU {
 	return list
 }
 
-// fails says whether the driver knows the GPU and can't measure anything of it.
+// fails says whether the driver knows the GPU but can't measure it.
 func (g *GPU) fails() bool {
 	return g.UUID != "" && g.MemoryUsed == nil && g.Utilization == nil && g.Temperature == nil && g.Power == nil
 }
 
-// InUse are the states of GPUs that aren't known to be unused, attachments aside: the state files know them better.
+// InUse returns the states of GPUs that may be in use, attachments aside, which the state files know better.
 func InUse(list []GPU) map[snapshot.DeviceIndex]State {
 	states := make(map[snapshot.DeviceIndex]State)
 	for i := range list {
@@ -76,8 +76,8 @@ func InUse(list []GPU) map[snapshot.DeviceIndex]State {
 	return states
 }
 
-// Last are the GPUs that are given out after others in the same state, in this order: those with an unknown display,
-// with an active one or less than half of the largest memory, and with both.
+// Last lists the GPUs to give out after others in the same state, in this order: those with an unknown display, with an
+// active one or less than half of the largest memory, and with both.
 func Last(list []GPU) []snapshot.DeviceIndex {
 	var largest int64
 	for i := range list {
@@ -107,7 +107,7 @@ func Last(list []GPU) []snapshot.DeviceIndex {
 	return last
 }
 
-// Unexplained is how much memory is in use that belongs to no visible process; 0 for as little as a driver itself uses.
+// Unexplained is the memory in use without a visible process; 0 for as little as a driver itself uses.
 func (g *GPU) Unexplained() int64 {
 	if len(g.Processes) > 0 || g.MemoryUsed == nil || *g.MemoryUsed < hiddenBytes {
 		return 0
@@ -115,7 +115,7 @@ func (g *GPU) Unexplained() int64 {
 	return *g.MemoryUsed
 }
 
-// state is that of a GPU that works. lost says that the driver doesn't report all of it.
+// state is a working GPU's. lost says that the driver doesn't report all of it.
 func (g *GPU) state(lost, used bool) State {
 	switch {
 	case used && g.Utilization != nil && *g.Utilization == 0:

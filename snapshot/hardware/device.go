@@ -18,17 +18,17 @@ import (
 // BusDevice is a GPU of this machine, as root sees it.
 type BusDevice struct {
 	Index snapshot.DeviceIndex `json:"index"`
-	// UUID is empty if unknown: without a program on it, the driver may not know it yet.
+	// UUID is empty if unknown: the driver may not know it before a program uses the GPU.
 	UUID      snapshot.GPUUUID    `json:"uuid,omitempty"`
 	Minor     *int                `json:"minor,omitempty"`   // N of its device node, /dev/nvidiaN; nil if unknown
 	Address   string              `json:"address,omitempty"` // on the PCI bus ("0000:62:00.0"); empty if unknown
 	Name      string              `json:"name,omitempty"`
 	Bytes     *int64              `json:"total_memory,omitempty"`   // of memory; nil without nvidia-smi
-	Unified   bool                `json:"unified_memory,omitempty"` // it shares that with the machine
+	Unified   bool                `json:"unified_memory,omitempty"` // it shares the machine's
 	Instances []snapshot.Instance `json:"mig,omitempty"`            // as nvidia-smi lists them
 }
 
-// TotalMemory is an amount in the notation of nvidia-smi, if it is whole MiB, or that of a machine.
+// TotalMemory is in the notation of nvidia-smi if it is whole MiB, or of a machine.
 func (d *BusDevice) TotalMemory() (m snapshot.Memory) {
 	switch {
 	case d.Bytes == nil:
@@ -42,7 +42,7 @@ func (d *BusDevice) TotalMemory() (m snapshot.Memory) {
 	return m
 }
 
-// Devices are the devices in the model, without attachments.
+// Devices converts to the model, without attachments.
 func Devices(list []BusDevice) []snapshot.Device {
 	devices := make([]snapshot.Device, len(list))
 	for i := range list {
@@ -55,8 +55,8 @@ func Devices(list []BusDevice) []snapshot.Device {
 	return devices
 }
 
-// Visible are the devices that root has published, with what nvidia-smi shows this process of them: by UUID, since it
-// may number them from 0. Of those that are hidden it shows nothing.
+// Visible returns the published devices, with what nvidia-smi shows this process of them: by UUID, since it may number
+// them from 0. It shows nothing of hidden ones.
 func Visible(known []BusDevice, seen []nvidiasmi.GPU) (list []nvidiasmi.GPU, hidden []snapshot.DeviceIndex) {
 	for _, d := range known {
 		g := nvidiasmi.GPU{Device: snapshot.Device{UUID: d.UUID, Unified: d.Unified}}
@@ -73,8 +73,8 @@ func Visible(known []BusDevice, seen []nvidiasmi.GPU) (list []nvidiasmi.GPU, hid
 	return list, hidden
 }
 
-// Identified are the devices that root's nvidia-smi found, with address and minor from the driver's /proc folder. They
-// are matched by UUID, never by position: a guard that confused two minors would close the wrong GPU.
+// Identified adds address and minor from the driver's /proc folder to the devices of root's nvidia-smi. It matches them
+// by UUID, never by position: a guard that confused two minors would close the wrong GPU.
 func Identified(found []snapshot.Device, driver []BusDevice) []BusDevice {
 	list := make([]BusDevice, len(found))
 	for i, d := range found {
@@ -89,7 +89,7 @@ func Identified(found []snapshot.Device, driver []BusDevice) []BusDevice {
 	return list
 }
 
-// UUIDs are those of the devices at the given indices, in that order; ok is false if one is unknown.
+// UUIDs returns those of the devices at indices, in that order; ok is false if one is unknown.
 func UUIDs(list []BusDevice, indices []snapshot.DeviceIndex) (uuids []snapshot.GPUUUID, ok bool) {
 	for _, index := range indices {
 		i := slices.IndexFunc(list, func(d BusDevice) bool { return d.Index == index })
@@ -101,8 +101,8 @@ func UUIDs(list []BusDevice, indices []snapshot.DeviceIndex) (uuids []snapshot.G
 	return uuids, true
 }
 
-// WithMissing adds the GPUs that the driver has and nvidia-smi doesn't list, and identifies those of which it says only
-// that they are lost. If both are as many, they are in the same order.
+// WithMissing adds GPUs of the driver that nvidia-smi doesn't list, and identifies those that it only reports as lost.
+// If their numbers are equal, so is their order.
 func WithMissing(list []nvidiasmi.GPU, driver []BusDevice) []nvidiasmi.GPU {
 	nameless := func(g *nvidiasmi.GPU) bool { return g.Failed && g.UUID == "" && g.Address == "" }
 	var unnamed []*nvidiasmi.GPU
@@ -144,7 +144,7 @@ func WithMissing(list []nvidiasmi.GPU, driver []BusDevice) []nvidiasmi.GPU {
 	return list
 }
 
-// Lost are the GPUs that the driver has, where nvidia-smi lists none because of one that is lost: err is its error.
+// Lost lists the driver's GPUs if nvidia-smi lists none because one is lost: err is its error.
 func Lost(driver []BusDevice, err error) []nvidiasmi.GPU {
 	problem := "nvidia-smi lists no GPU, because one is lost"
 	if exit := new(nvidiasmi.ExitError); errors.As(err, &exit) && exit.Text != "" {
@@ -158,7 +158,7 @@ func Lost(driver []BusDevice, err error) []nvidiasmi.GPU {
 	return list
 }
 
-// guardStatus is what counts here of guard.json, which the guard's keeper writes.
+// guardStatus is the part of the guard keeper's guard.json that this package needs.
 type guardStatus struct {
 	Mode     snapshot.GuardMode `json:"mode"`
 	Until    time.Time          `json:"until"`
@@ -166,10 +166,10 @@ type guardStatus struct {
 	Problems []string           `json:"problems"`
 	Veto     bool               `json:"veto"`
 
-	Unpinned    bool               `json:"unpinned"` // the guard ends at once with the process Keeper
+	Unpinned    bool               `json:"unpinned"` // the guard ends with the process Keeper
 	Keeper      snapshot.PID       `json:"keeper"`
 	KeeperStart snapshot.StartTime `json:"keeper_start"`
-	Given       time.Time          `json:"given"` // the order, for the last time
+	Given       time.Time          `json:"given"` // the order's last renewal
 	Order       *struct {
 		Mode    snapshot.GuardMode `json:"mode"`
 		LeaseMS int64              `json:"lease_ms"`
@@ -182,7 +182,7 @@ func on(m snapshot.GuardMode) bool { return m == snapshot.GuardWatch || m == sna
 
 func (s *guardStatus) ended(now time.Time) bool { return !s.Until.IsZero() && !now.Before(s.Until) }
 
-// endedWithKeeper says whether a guard without pins is gone with its process.
+// endedWithKeeper says whether a guard without pins has ended with its process.
 func (s *guardStatus) endedWithKeeper(processes proc.FS) bool {
 	if !s.Unpinned {
 		return false
@@ -192,8 +192,8 @@ func (s *guardStatus) endedWithKeeper(processes proc.FS) bool {
 }
 
 // Guarded says whether a guard is on. Programs then name devices by UUID, since a user's nvidia-smi and CUDA number
-// only those that the guard lets through. A file of root's that can't be understood counts as a guard: names by UUID
-// are right without one, too.
+// only those that the guard lets through. An invalid file of root's counts as a guard: names by UUID are also right
+// without one.
 func (s Catalog) Guarded(now time.Time) bool {
 	if s.Run == "" {
 		return false
@@ -205,7 +205,7 @@ func (s Catalog) Guarded(now time.Time) bool {
 	return on(status.Mode) && !status.ended(now)
 }
 
-// Guard is what this machine's guard does; nil if unknown. Without the file, none was on since boot.
+// Guard is the state of this machine's guard; nil if unknown. Without the file, none was on since boot.
 func (s Catalog) Guard(now time.Time) *snapshot.Guard {
 	if s.Run == "" {
 		return nil
@@ -225,7 +225,7 @@ func (s Catalog) Guard(now time.Time) *snapshot.Guard {
 		g.Mode = snapshot.GuardUnable
 	}
 	switch {
-	case status.Order == nil: // it is off, as if there never was a guard
+	case status.Order == nil: // off, as if there never was a guard
 		g.Reason = ""
 	case g.Reason != "":
 		g.Reason = strings.Join(slices.Concat([]string{g.Reason}, status.Problems), "; ")
@@ -233,7 +233,7 @@ func (s Catalog) Guard(now time.Time) *snapshot.Guard {
 	return g
 }
 
-// ordered says whether an order to watch or to enforce is in force.
+// ordered says whether an order to watch or to enforce is valid.
 func (s *guardStatus) ordered(now time.Time) bool {
 	return s.Order != nil && !s.Veto && on(s.Order.Mode) &&
 		now.Before(s.Given.Add(time.Duration(s.Order.LeaseMS)*time.Millisecond))

@@ -15,11 +15,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ErrGarbled means that a file is not what the driver or root's genv writes.
+// ErrGarbled means that neither the driver nor root's genv writes such a file.
 var ErrGarbled = errors.New("not understood")
 
-// Count is how many GPUs the driver has, with those that it excludes; 0 if unknown. It is cheap. proc is where /proc is
-// mounted; empty for /proc.
+// Count is the number of the driver's GPUs, excluded ones included; 0 if unknown. It is cheap. proc is the mount point
+// of /proc; empty for /proc.
 func Count(proc string) int {
 	entries, err := os.ReadDir(folderIn(proc))
 	if err != nil {
@@ -32,11 +32,11 @@ const driverFolder = "driver/nvidia/gpus" // below /proc, with a folder for each
 
 func folderIn(proc string) string { return filepath.Join(cmp.Or(proc, "/proc"), driverFolder) }
 
-// FromDriver lists the GPUs of the driver's /proc folder: index (in bus order), address, minor, name, and UUID if the
-// driver knows it. Excluded ones (NVreg_ExcludedGpus) are left out, as in nvidia-smi. proc is where /proc is; empty
-// for /proc. The error is fs.ErrNotExist without a driver; else nothing is known, as with ErrGarbled.
+// FromDriver lists the GPUs in the driver's /proc folder: index (in bus order), address, minor, name, and UUID if
+// known. Like nvidia-smi it omits excluded ones (NVreg_ExcludedGpus). proc is the mount point of /proc; empty for
+// /proc. The error is fs.ErrNotExist without a driver; after any other, such as ErrGarbled, nothing is known.
 func FromDriver(proc string) ([]BusDevice, error) {
-	const maxInformation = 64 << 10 // bounds a file of the driver, in bytes: it has a dozen lines
+	const maxInformation = 64 << 10 // bytes of a file of the driver, which has a dozen lines
 	entries, err := os.ReadDir(folderIn(proc))
 	if err != nil {
 		return nil, fmt.Errorf("list the driver's GPUs: %w", err)
@@ -77,8 +77,8 @@ type information struct {
 	at       [4]uint64 // Address
 }
 
-// parseInformation parses lines "Key: value", and ignores unknown keys: each version of the driver has its own. All
-// versions in use write a minor.
+// parseInformation parses lines "Key: value", and ignores unknown keys, which differ between versions of the driver.
+// All versions in use write a minor.
 func parseInformation(data []byte) (information, error) {
 	var info information
 	for line := range strings.Lines(string(data)) {
@@ -94,7 +94,7 @@ func parseInformation(data []byte) (information, error) {
 	return info, nil
 }
 
-// set takes the value of a key, of which each may come only once.
+// set takes the value of a key, which may come only once.
 func (info *information) set(key, value string) error {
 	ok := true
 	switch key {
@@ -123,7 +123,7 @@ func (info *information) set(key, value string) error {
 
 const minorBits = 20 // of a device number in Linux: dev_t
 
-// knownUUID is empty for what the driver writes as long as it doesn't know a UUID: "GPU-????????-…".
+// knownUUID is empty for the driver's placeholder of an unknown UUID, "GPU-????????-…".
 func knownUUID(value string) snapshot.GPUUUID {
 	const maxUUID = 128
 	if len(value) > maxUUID || !strings.HasPrefix(value, "GPU-") || !text.IsMadeOf(value, "-") {
@@ -132,7 +132,7 @@ func knownUUID(value string) snapshot.GPUUUID {
 	return snapshot.GPUUUID(value)
 }
 
-// parseAddress parses "domain:bus:device.function", all in hexadecimal.
+// parseAddress parses "domain:bus:device.function" in hexadecimal.
 func parseAddress(address string) (at [4]uint64, err error) {
 	rest, function, dotted := strings.Cut(address, ".")
 	parts := append(strings.Split(rest, ":"), function)
@@ -147,8 +147,8 @@ func parseAddress(address string) (at [4]uint64, err error) {
 	return at, nil
 }
 
-// SameAddress says whether two texts are one address of the PCI bus: nvidia-smi writes more digits than the driver's
-// /proc folder, and capital ones.
+// SameAddress compares addresses of the PCI bus: nvidia-smi writes more digits than the driver's /proc folder, and
+// capital ones.
 func SameAddress(a, b string) bool {
 	x, err := parseAddress(a)
 	y, otherErr := parseAddress(b)

@@ -1,5 +1,5 @@
 // Package hardware knows the GPUs of this machine as root sees them, and publishes them for all users. On a guarded
-// host a user's own nvidia-smi lists only the GPUs that the guard lets through, and numbers them from 0.
+// host a user's nvidia-smi lists only the GPUs that the guard lets through, and numbers them from 0.
 //
 //	// root, whenever it has asked nvidia-smi
 //	driver, err := hardware.FromDriver("/proc")
@@ -8,12 +8,11 @@
 //	devices, err := hardware.Read("/run/genv")
 //	if (hardware.Catalog{Run: "/run/genv"}).Guarded(time.Now()) { … }
 //
-// The index of a GPU is not the number of its device node. /proc/driver/nvidia/gpus/ADDRESS/information shows which is
-// which: "GPU UUID", "Bus Location", "Device Minor" and "GPU Excluded" (NVIDIA driver README, "Using the /proc File
-// System Interface"; nv-procfs.c of open-gpu-kernel-modules). Everybody may read it, guarded or not.
-//
-// NVML promises no order of indices. It has been that of the PCI bus so far, by which FromDriver numbers GPUs. What
-// root publishes has the indices of root's nvidia-smi, matched by UUID, and counts more.
+// A GPU's index is not the number of its device node. /proc/driver/nvidia/gpus/ADDRESS/information shows both: "GPU
+// UUID", "Bus Location", "Device Minor" and "GPU Excluded" (NVIDIA driver README, "Using the /proc File System
+// Interface"; nv-procfs.c of open-gpu-kernel-modules). Everybody may read it, guarded or not.
+// NVML promises no order of indices. So far it is that of the PCI bus, by which FromDriver numbers GPUs. What root
+// publishes has the indices of root's nvidia-smi, matched by UUID, and takes precedence.
 package hardware
 
 import (
@@ -34,7 +33,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// ErrNotPublished means that root's genv has not published the devices since the machine was started.
+// ErrNotPublished means that root's genv has not published the devices since the boot.
 var ErrNotPublished = errors.New("root's list of this machine's GPUs does not exist yet: `sudo genv usage " +
 	"snapshot` writes it")
 
@@ -52,8 +51,8 @@ type published struct {
 	Devices []BusDevice `json:"devices"`
 }
 
-// Publish writes root's list to devices.json in dir, for every user to read, unless it is there already. The folder is
-// created if it is missing, and made readable for all. An error leaves the old list.
+// Publish writes root's list to devices.json in dir for all users, unless it is there already. It creates a missing
+// folder, readable for all. An error leaves the old list.
 func Publish(dir string, list []BusDevice) error {
 	if err := checkDistinct(list); err != nil {
 		return err
@@ -71,8 +70,8 @@ func same(a, b []BusDevice) bool {
 	return err == nil && otherErr == nil && bytes.Equal(x, y)
 }
 
-// Read returns the list that root's genv has published in dir, if only root (or the caller, on a simulated host) can
-// have written it. With an error (ErrNotPublished, ErrGarbled or folder.ErrUnsafe) the devices are unknown, not zero.
+// Read returns the list published in dir, if only root (or the caller, on a simulated host) can have written it. After
+// an error (ErrNotPublished, ErrGarbled or folder.ErrUnsafe) the devices are unknown, not zero.
 func Read(dir string) ([]BusDevice, error) {
 	p, err := devicesNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,7 +80,7 @@ func Read(dir string) ([]BusDevice, error) {
 	return p.Devices, err
 }
 
-// Decode decodes devices.json and checks everything: root's programs may follow it. Its error is ErrGarbled.
+// Decode decodes devices.json and checks everything, since root's programs may follow it. Its error is ErrGarbled.
 func Decode(data []byte) ([]BusDevice, error) {
 	p, err := devicesNote.Decode(data, nil)
 	return p.Devices, err
@@ -107,19 +106,19 @@ func (d *BusDevice) isValid() bool {
 		})
 }
 
-// Catalog is where a process learns what the GPUs of its machine are. The zero Catalog restricts and publishes nothing.
+// Catalog is a process's source of this machine's GPUs. The zero Catalog restricts and publishes nothing.
 type Catalog struct {
 	Run       string // root's run folder; empty for none
-	Proc      string // where /proc is mounted; empty for /proc
-	Dev       string // the folder of device nodes; empty for /dev
+	Proc      string // mount point of /proc; empty for /proc
+	Dev       string // folder of device nodes; empty for /dev
 	Root      bool   // this process is root's
-	Contained bool   // this process is in a container that has only some of the devices
+	Contained bool   // this process is in a container with only some of the devices
 }
 
 // NodeMajor is the major number of the driver's device nodes.
 const NodeMajor = 195
 
-// HasNodes says whether processes on GPUs have a node of NodeMajor open or mapped. Tegra and WSL have others.
+// HasNodes says whether processes on GPUs have a node of NodeMajor open or mapped. Tegra and WSL have other nodes.
 func (s Catalog) HasNodes() bool {
 	dev := cmp.Or(s.Dev, "/dev")
 	for _, other := range []string{"nvgpu", "nvhost-gpu", "dxg"} {
@@ -132,11 +131,11 @@ func (s Catalog) HasNodes() bool {
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && unix.Major(st.Rdev) == NodeMajor
 }
 
-// Restricted says whether nvidia-smi may show this process only some of the devices, and number them differently.
+// Restricted says whether nvidia-smi may show this process only some devices, and number them differently.
 func (s Catalog) Restricted(now time.Time) bool { return s.Contained || !s.Root && s.Guarded(now) }
 
-// Known are the devices without nvidia-smi: those that root has published, or else those of the driver's /proc folder,
-// of which the memory is unknown. The error wraps ErrNotPublished, if that is why.
+// Known lists devices without nvidia-smi: those published by root, else those of the driver's /proc folder, with
+// unknown memory. The error may wrap ErrNotPublished.
 func (s Catalog) Known() ([]BusDevice, error) {
 	if s.Run == "" {
 		return FromDriver(s.Proc)
@@ -151,8 +150,8 @@ func (s Catalog) Known() ([]BusDevice, error) {
 	return nil, err
 }
 
-// Publish publishes the devices that root's nvidia-smi found, unless the driver's /proc folder doesn't know them, as in
-// a simulation. For other users than root it does nothing.
+// Publish publishes the devices found by root's nvidia-smi, unless the driver's /proc folder doesn't know them, as in a
+// simulation. It does nothing for other users.
 func (s Catalog) Publish(found []snapshot.Device) error {
 	if !s.Root || s.Run == "" {
 		return nil
@@ -168,11 +167,11 @@ func (s Catalog) Publish(found []snapshot.Device) error {
 	return Publish(s.Run, list)
 }
 
-// ListsAll says whether a list of so many devices can be all that the driver has; yes if that is unknown.
+// ListsAll says whether so many devices can be all of the driver's; true if unknown.
 func (s Catalog) ListsAll(devices int) bool {
 	if Count(s.Proc) <= devices {
 		return true
 	}
-	driver, err := FromDriver(s.Proc) // without those that are excluded
+	driver, err := FromDriver(s.Proc) // without excluded ones
 	return err == nil && len(driver) <= devices
 }

@@ -1,5 +1,5 @@
-// Package nss finds accounts and addresses as other programs of this machine do: by nsswitch.conf(5), which may name
-// sssd, LDAP or mDNS. Without cgo, Go only reads /etc/passwd and /etc/hosts, and asks DNS; this package asks getent(1).
+// Package nss finds accounts and addresses as other programs do: by nsswitch.conf(5), which may name sssd, LDAP or
+// mDNS. Without cgo, Go only reads /etc/passwd and /etc/hosts, and asks DNS; this package asks getent(1).
 //
 //	account, err := nss.Passwd{}.WithUID(ctx, 1001) // nss.ErrNoAccount if there certainly is none
 //	addresses, err := nss.NewResolver().Addresses(ctx, "ip", "printer.local")
@@ -29,7 +29,7 @@ type Account struct {
 	GID        uint32
 }
 
-// Username is the name; "" if the state files can't hold it.
+// Username is the name; "" if state files can't contain it.
 func (a Account) Username() snapshot.Username {
 	if snapshot.CheckName("the username", a.Name) != nil {
 		return ""
@@ -37,7 +37,7 @@ func (a Account) Username() snapshot.Username {
 	return snapshot.Username(a.Name)
 }
 
-// ParseAccounts reads lines of passwd(5). Other lines are left out.
+// ParseAccounts parses lines of passwd(5), and omits others.
 func ParseAccounts(passwd []byte) (accounts []Account) {
 	for line := range bytes.Lines(passwd) {
 		fields := strings.Split(strings.TrimSuffix(string(line), "\n"), ":")
@@ -57,29 +57,29 @@ var ErrNoAccount = errors.New("there is no such account")
 
 const findWithin = 5 * time.Second
 
-// Passwd finds accounts. The zero value is for this machine. Without cgo, os/user would make one of $USER and $HOME.
+// Passwd finds accounts. The zero value is for this machine. Without cgo, os/user would take one from $USER and $HOME.
 type Passwd struct {
-	// File is read first, since an unreachable directory service can take seconds; empty for /etc/passwd.
+	// File is read first, since an unreachable directory service takes seconds; empty for /etc/passwd.
 	File string
-	// Getent is the function Getent, or stands for it; nil for that.
+	// Getent replaces the function Getent; nil for that.
 	Getent   func(ctx context.Context, database string, keys ...string) ([]byte, error)
 	Nsswitch string // names the directory services; empty for /etc/nsswitch.conf
 }
 
-// WithUID is the account of a uid.
+// WithUID returns the account of a uid.
 func (p Passwd) WithUID(ctx context.Context, uid snapshot.UID) (Account, error) {
 	return p.find(ctx, strconv.FormatUint(uint64(uid), 10), func(a Account) bool { return a.UID == uid })
 }
 
-// Own is the account of the user of this process. $USER and $HOME don't count.
+// Own returns the account of this process's user. It ignores $USER and $HOME.
 func (p Passwd) Own(ctx context.Context) (Account, error) {
 	return p.WithUID(ctx, snapshot.UID(os.Getuid())) //nolint:gosec // a uid
 }
 
-// Named is the account with a name.
+// Named returns the account with a name.
 func (p Passwd) Named(ctx context.Context, name string) (Account, error) {
 	named := func(a Account) bool { return a.Name == name }
-	if strings.Trim(name, "0123456789") == "" { // getent(1) takes it for a uid
+	if strings.Trim(name, "0123456789") == "" { // getent(1) reads it as a uid
 		all := p.All(ctx)
 		if at := slices.IndexFunc(all, named); at >= 0 {
 			return all[at], nil
@@ -88,7 +88,7 @@ func (p Passwd) Named(ctx context.Context, name string) (Account, error) {
 	return p.find(ctx, name, named)
 }
 
-// Local is the account of a uid in the file.
+// Local returns the account of a uid in the file.
 func (p Passwd) Local(uid snapshot.UID) (found Account, err error) {
 	all, err := p.local()
 	if at := slices.IndexFunc(all, func(a Account) bool { return a.UID == uid }); at >= 0 {
@@ -97,9 +97,9 @@ func (p Passwd) Local(uid snapshot.UID) (found Account, err error) {
 	return Account{}, cmp.Or(err, ErrNoAccount)
 }
 
-// Names are those of a uid, in the file and the directory; empty if there is no account or it is unknown.
+// Names returns those of a uid in the file and the directory; empty if there is none or it is unknown.
 func (p Passwd) Names(ctx context.Context, uid snapshot.UID) (names []string) {
-	all, _ := p.local() // without the file the directory may know
+	all, _ := p.local() // the directory may know more
 	for _, a := range all {
 		if a.UID == uid {
 			names = append(names, a.Name)
@@ -111,7 +111,7 @@ func (p Passwd) Names(ctx context.Context, uid snapshot.UID) (names []string) {
 	return names
 }
 
-// All are the accounts that getent(1) lists; those of the file if it fails or takes too long.
+// All returns the accounts that getent(1) lists; those of the file if it fails or takes too long.
 func (p Passwd) All(ctx context.Context) []Account {
 	out, err := p.getent(ctx)
 	if err != nil {
@@ -147,7 +147,7 @@ func (p Passwd) find(ctx context.Context, key string, wanted func(Account) bool)
 	case err == nil && at >= 0:
 		return all[at], nil
 	case NotFound(err): // or a directory service is down
-		nsswitch, _ := os.ReadFile(cmp.Or(p.Nsswitch, "/etc/nsswitch.conf")) // without it no directory is asked
+		nsswitch, _ := os.ReadFile(cmp.Or(p.Nsswitch, "/etc/nsswitch.conf")) // without it there is no directory
 		err = cmp.Or(fileErr, Answering(ctx, "passwd", Directories(string(nsswitch), "passwd")), ErrNoAccount)
 	case errors.Is(err, exec.ErrNotFound), err == nil && len(all) > 0: // without getent, the file has all
 		err = cmp.Or(fileErr, ErrNoAccount)
@@ -157,21 +157,21 @@ func (p Passwd) find(ctx context.Context, key string, wanted func(Account) bool)
 	return Account{}, fmt.Errorf("getent passwd %s: %w", key, err)
 }
 
-// NotFound says whether getent(1) didn't find all keys.
+// NotFound says whether getent(1) missed a key.
 func NotFound(err error) bool {
 	const status = 2
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	return ok && exit.ExitCode() == status
 }
 
-// Directories are the services of a database in nsswitch.conf(5) that ask others.
+// Directories lists the services of a database in nsswitch.conf(5) that ask others.
 func Directories(nsswitch, database string) []string {
 	return slices.DeleteFunc(Services(nsswitch, database), func(service string) bool {
 		return slices.Contains([]string{"files", "compat", "db", "systemd"}, service)
 	})
 }
 
-// Services are the services of a database in nsswitch.conf(5), without their actions.
+// Services lists the services of a database in nsswitch.conf(5), without their actions.
 func Services(nsswitch, database string) (services []string) {
 	for line := range strings.Lines(nsswitch) {
 		rest, found := strings.CutPrefix(strings.TrimSpace(line), database+":")
@@ -186,8 +186,8 @@ func Services(nsswitch, database string) (services []string) {
 	return services
 }
 
-// Answering returns an error if a directory service can't be asked, which getent(1) doesn't tell from a missing entry.
-// It asks for number 0, which the files have, behind services that end the search if they don't answer.
+// Answering returns an error if a directory service can't be asked, which getent(1) reports like a missing entry. It
+// asks for number 0, which is in the files, behind services that end the search if they don't answer.
 func Answering(ctx context.Context, database string, directories []string) error {
 	if len(directories) == 0 {
 		return nil
@@ -202,7 +202,7 @@ func Answering(ctx context.Context, database string, directories []string) error
 	return nil
 }
 
-// Getent asks a database such as passwd for keys with getent(1), or lists it without keys. It ends soon after ctx.
+// Getent asks getent(1) for keys in a database such as passwd, or lists it without keys. It ends soon after ctx.
 func Getent(ctx context.Context, database string, keys ...string) ([]byte, error) {
 	if len(keys) > 0 {
 		keys = append([]string{"--"}, keys...)

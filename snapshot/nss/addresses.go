@@ -19,7 +19,7 @@ const (
 	maxResolving  = 8                // getent processes
 )
 
-// Resolver finds addresses by Go's own search and, where that fails, getent. It is safe for concurrent use.
+// Resolver finds addresses by Go's resolver and, if it fails, getent. It is safe for concurrent use.
 type Resolver struct {
 	places chan struct{}
 	asking singleflight.Group // by host
@@ -34,13 +34,13 @@ type resolved struct {
 	err   error
 }
 
-// NewResolver starts nothing.
+// NewResolver returns a Resolver. It starts nothing.
 func NewResolver() *Resolver {
 	return &Resolver{places: make(chan struct{}, maxResolving), answers: map[string]resolved{}}
 }
 
-// Addresses are those of a host, or an address itself, in the order in which they should be tried. The network is ip,
-// ip4 or ip6. The error is that of Go's resolver.
+// Addresses returns those of a host, or an address itself, in the order in which to try them. The network is ip, ip4 or
+// ip6. The error is Go's resolver's.
 func (r *Resolver) Addresses(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	found, err := r.find(ctx, network, host)
 	var usable []netip.Addr
@@ -55,12 +55,12 @@ func (r *Resolver) Addresses(ctx context.Context, network, host string) ([]netip
 	return usable, err
 }
 
-// find asks getent where Go's resolver has no answer. Go's resolver would drop the zone of an IPv6 address.
+// find asks getent if Go's resolver has no answer. Go's resolver would drop the zone of an IPv6 address.
 func (r *Resolver) find(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	if literal, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{literal}, nil
 	}
-	own, cancel := halfOf(ctx) // a DNS server that is silent leaves time for getent
+	own, cancel := halfOf(ctx) // so that a silent DNS server leaves time for getent
 	found, err := net.DefaultResolver.LookupNetIP(own, network, host)
 	cancel()
 	if err != nil && ctx.Err() == nil {
@@ -79,7 +79,7 @@ func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(deadline)/2)
 }
 
-// parseHosts reads the addresses at the beginning of lines of `getent ahosts`, each once for each kind of socket.
+// parseHosts parses the addresses at the beginning of lines of `getent ahosts`, one for each kind of socket.
 func parseHosts(out []byte) (found []netip.Addr) {
 	for line := range strings.Lines(string(out)) {
 		first, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
@@ -90,7 +90,7 @@ func parseHosts(out []byte) (found []netip.Addr) {
 	return found
 }
 
-// ask returns the addresses that getent prints. Callers with the same question share one process.
+// ask returns getent's addresses. Callers with the same question share one process.
 func (r *Resolver) ask(ctx context.Context, host string) ([]netip.Addr, error) {
 	answer := r.asking.DoChan(host, func() (any, error) {
 		r.mu.Lock()
@@ -103,7 +103,7 @@ func (r *Resolver) ask(ctx context.Context, host string) ([]netip.Addr, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.answers[host] = (resolved{time.Now().Add(answerKeptFor), found, err}); ctx.Err() != nil {
-			delete(r.answers, host) // it says nothing about the name
+			delete(r.answers, host) // it is not about the name
 		}
 		return found, err
 	})

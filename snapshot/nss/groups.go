@@ -15,30 +15,30 @@ import (
 )
 
 const (
-	groupsAge     = 5 * time.Minute // after which an answer about groups is asked for again
-	groupsKept    = 24 * time.Hour  // for how long an answer holds while there is no other
-	groupsTimeout = 5 * time.Second // of each question, and of all that a single cycle waits for
+	groupsAge     = 5 * time.Minute // after which to ask again
+	groupsKept    = 24 * time.Hour  // of an answer without a newer one
+	groupsTimeout = 5 * time.Second // of each question, and of a single cycle's
 	maxAsked      = 10_000          // people
 	asksAtOnce    = 8
 )
 
-// GroupMembers says who is in which Unix group, as `id -G -- USER` and `getent group NAME` tell it. (getent initgroups
-// leaves out the primary group, and answers for accounts that don't exist.) It keeps the answers that Refresh got, and
-// waits for none unless it has Wait. It is safe for concurrent use.
+// GroupMembers knows the members of Unix groups from `id -G -- USER` and `getent group NAME`. (getent initgroups omits
+// the primary group, and answers for accounts that don't exist.) It keeps the answers that Refresh got, and waits for
+// none without Wait. It is safe for concurrent use.
 type GroupMembers struct {
 	Now func() time.Time
 	// Ask runs one of the two programs.
 	Ask func(ctx context.Context, program string, args ...string) ([]byte, error)
-	// Ready returns an error if the directory doesn't answer: the programs then leave out its groups.
+	// Ready returns an error if the directory doesn't answer: the programs then omit its groups.
 	Ready func(context.Context) error
-	Wait  time.Duration // for how long Member may wait for answers in all; 0 for not at all
+	Wait  time.Duration // total time for Member to wait for answers
 
 	mu     sync.Mutex
 	groups map[string]*groupAnswer // by name: its gid
 	people map[string]*groupAnswer // their gids
 }
 
-// NewGroups returns groups about which nothing is known yet.
+// NewGroups returns groups without any answers.
 func NewGroups(now func() time.Time) *GroupMembers {
 	return &GroupMembers{
 		Ask: run, Ready: directoriesReady, Now: now,
@@ -46,9 +46,9 @@ func NewGroups(now func() time.Time) *GroupMembers {
 	}
 }
 
-// directoriesReady asks all that know accounts or groups: `id -G` silently leaves out those of one that is down.
+// directoriesReady asks all sources of accounts or groups: `id -G` silently omits those of one that is down.
 func directoriesReady(ctx context.Context) error {
-	nsswitch, _ := os.ReadFile("/etc/nsswitch.conf") // without it there are files alone
+	nsswitch, _ := os.ReadFile("/etc/nsswitch.conf") // without it there are only files
 	if err := Answering(ctx, "passwd", Directories(string(nsswitch), "passwd")); err != nil {
 		return err
 	}
@@ -56,14 +56,14 @@ func directoriesReady(ctx context.Context) error {
 		append(Directories(string(nsswitch), "group"), Directories(string(nsswitch), "initgroups")...))
 }
 
-// groupAnswer is what is known of a group or person. A change counts when two answers groupsAge apart agree.
+// groupAnswer is what is known about a group or person. A change counts when two answers groupsAge apart agree.
 type groupAnswer struct {
 	gids    []string // sorted
 	known   time.Time
-	other   []string // another answer than gids, and when it came first
+	other   []string // another answer than gids, and its first time
 	since   time.Time
-	asked   time.Time // when it was asked for last
-	wanted  time.Time // when somebody wanted to know it last
+	asked   time.Time // the last question
+	wanted  time.Time // the last need
 	pending bool
 }
 
@@ -85,7 +85,7 @@ func (a *groupAnswer) isKnown(now time.Time) bool {
 	return a != nil && !a.known.IsZero() && now.Sub(a.known) <= groupsKept
 }
 
-// Want has accounts asked for together, before the first call of Member.
+// Want lets accounts be asked for together, before the first call of Member.
 func (g *GroupMembers) Want(users ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -94,7 +94,7 @@ func (g *GroupMembers) Want(users ...string) {
 	}
 }
 
-// Member says whether an account is in a group, if that is known; else it has that asked.
+// Member says whether an account is in a group; if unknown, it lets Refresh ask.
 func (g *GroupMembers) Member(user, group string) (member, known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,7 +115,7 @@ func (g *GroupMembers) Member(user, group string) (member, known bool) {
 }
 
 func (g *GroupMembers) want(list map[string]*groupAnswer, name string) *groupAnswer {
-	if list[name] == nil && len(list) >= maxAsked { // names that aren't known make room
+	if list[name] == nil && len(list) >= maxAsked { // unknown names make room
 		unknown := func(_ string, a *groupAnswer) bool { return !a.pending && !a.isNew() && a.known.IsZero() }
 		maps.DeleteFunc(list, unknown)
 	}
@@ -130,7 +130,7 @@ func (g *GroupMembers) want(list map[string]*groupAnswer, name string) *groupAns
 
 func (a *groupAnswer) isNew() bool { return a != nil && a.asked.IsZero() }
 
-// Refresh asks for what is wanted and unknown, or was asked too long ago, until ctx ends.
+// Refresh asks for wanted answers that are unknown or old, until ctx ends.
 func (g *GroupMembers) Refresh(ctx context.Context) {
 	g.mu.Lock()
 	groups, people := g.due(g.groups), g.due(g.people)
@@ -145,8 +145,8 @@ func (g *GroupMembers) Refresh(ctx context.Context) {
 	g.ask(ctx, cmp.Or(ready, g.lost()), g.people, people, g.gidsOf)
 }
 
-// lost is an error if a known group, which somebody wanted in the last hour, isn't found: `id -G` leaves it out, and
-// people aren't known to have left.
+// lost is an error if a known group that was wanted in the last hour isn't found: `id -G` omits it, and people may
+// still be in it.
 func (g *GroupMembers) lost() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -158,7 +158,7 @@ func (g *GroupMembers) lost() error {
 	return nil
 }
 
-// due are the names to ask for, sorted. It forgets those that were not wanted for a day.
+// due lists the names to ask for, sorted. It forgets those not wanted for a day.
 func (g *GroupMembers) due(list map[string]*groupAnswer) (names []string) {
 	now := g.Now()
 	maps.DeleteFunc(list, func(_ string, a *groupAnswer) bool { return !a.pending && now.Sub(a.wanted) > groupsKept })
@@ -190,7 +190,7 @@ func (g *GroupMembers) ask(ctx context.Context, err error, list map[string]*grou
 			return nil
 		})
 	}
-	_ = all.Wait() // what failed is unknown
+	_ = all.Wait() // errors leave answers unknown
 }
 
 // gidOf asks for a line of group(5).
@@ -200,13 +200,13 @@ func (g *GroupMembers) gidOf(ctx context.Context, group string) ([]string, error
 		return nil, err
 	}
 	fields := strings.SplitN(strings.TrimSpace(string(line)), ":", 4)
-	if len(fields) < 3 || !isNumber(fields[2]) || isNumber(group) && fields[0] != group { // taken for a gid
+	if len(fields) < 3 || !isNumber(fields[2]) || isNumber(group) && fields[0] != group { // read as a gid
 		return nil, fmt.Errorf("%q is not the line of the group", line[:min(len(line), 80)])
 	}
 	return fields[2:3], nil
 }
 
-// gidsOf asks for the gids of an account. id(1) takes a name of digits for a uid if it is not a name, and +0 always.
+// gidsOf asks for the gids of an account. id(1) reads digits as a uid unless they are a name, and +0 always.
 func (g *GroupMembers) gidsOf(ctx context.Context, user string) ([]string, error) {
 	if isNumber(strings.TrimPrefix(user, "+")) {
 		name, err := g.Ask(ctx, "id", "-un", "--", user)
@@ -227,7 +227,7 @@ func (g *GroupMembers) gidsOf(ctx context.Context, user string) ([]string, error
 
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// Run refreshes the answers until ctx ends: each second what is new, and all when it is due.
+// Run refreshes until ctx ends: each second what is new, and the rest when due.
 func (g *GroupMembers) Run(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

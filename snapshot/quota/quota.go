@@ -1,12 +1,12 @@
-// Package quota is what one account may take of what all accounts of a host share, such as entries of a file or turns.
-// However much one account takes, others have their part.
+// Package quota limits what one account takes of what all accounts of a host share, such as entries of a file or turns,
+// so that others get their part.
 //
 //	if !quota.Leaves(own+n, all, most) {
 //		return errFull
 //	}
 //	release, err := turns.Take(ctx, uid)
 //
-// It has no clock, and knows no accounts: those are of any type.
+// It has no clock, and accounts are of any type.
 package quota
 
 import (
@@ -19,11 +19,11 @@ import (
 
 const reserve = 8
 
-// Leaves says whether an account with own leaves enough for others, where all accounts have all of most: own may be an
+// Leaves says whether an account with own leaves enough to others, if all accounts have all of most: own may be an
 // eighth of what is left.
 func Leaves(own, all, most int) bool { return reserve*own <= most-all }
 
-// Fair is the most that each size may keep if their sum is to be at most the limit: small ones leave room to others.
+// Fair returns the most that each size may keep so that their sum is at most limit: small ones leave room to others.
 func Fair(sizes []int, limit int) int {
 	sizes = slices.Sorted(slices.Values(sizes))
 	for i, size := range sizes {
@@ -38,17 +38,17 @@ func Fair(sizes []int, limit int) int {
 // ErrBusy says that too many requests of an account wait already.
 var ErrBusy = errors.New("too many requests")
 
-// Turns is a mutex that accounts take in turn, however many requests one of them has.
+// Turns is a mutex that accounts take in turn, regardless of how many requests each has.
 type Turns[A comparable] struct {
-	Most int // requests of an account that may wait
+	Most int // waiting requests of an account
 
 	mu      sync.Mutex
 	taken   bool
 	waiting map[A][]chan struct{}
-	order   []A // who waits, the next one first
+	order   []A // waiting accounts, the next one first
 }
 
-// Take waits for the turn of an account, and until ctx ends. The error is that of ctx, or ErrBusy.
+// Take waits for an account's turn until ctx ends. The error is ctx's, or ErrBusy.
 func (t *Turns[A]) Take(ctx context.Context, account A) (release func(), err error) {
 	t.mu.Lock()
 	if !t.taken {
@@ -81,7 +81,7 @@ func (t *Turns[A]) Take(ctx context.Context, account A) (release func(), err err
 	}
 }
 
-// Waiting is how many requests wait.
+// Waiting counts the waiting requests.
 func (t *Turns[A]) Waiting() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Node is a value in a document. A method that reads another type than it has records an error and returns zero.
+// Node is a value in a document. A method for another type records an error and returns zero.
 type Node struct {
 	in      *Document
 	place   Place
 	kind    kind
 	key     string // the key of the value, for messages; empty in a list
-	example string // of a mapping, for messages; empty for any
+	example string // of a mapping, for messages; empty for a general one
 	text    string // of a word, number or bool
 	items   []*Node
 	fields  []field
@@ -27,10 +27,9 @@ type Node struct {
 
 type field struct{ key, value *Node }
 
-// Place is where the value begins.
 func (n *Node) Place() Place { return n.place }
 
-// Failf records an error at the value's place. The message says what is wrong and how to correct it.
+// Failf records an error at the value. The message says what is wrong and how to correct it.
 func (n *Node) Failf(format string, args ...any) {
 	if n.shape != nil {
 		n.shape.failed = true
@@ -39,7 +38,7 @@ func (n *Node) Failf(format string, args ...any) {
 	n.in.failf(n.place, format, args...)
 }
 
-// failf is Failf with the value's key before the message.
+// failf is Failf with the key before the message.
 func (n *Node) failf(format string, args ...any) {
 	if n.key != "" {
 		format, args = "%s: "+format, append([]any{n.key}, args...)
@@ -59,10 +58,10 @@ func (n *Node) IsText() bool { return n.kind == word }
 // IsBool says whether the value is true or false.
 func (n *Node) IsBool() bool { return n.kind == boolean }
 
-// want says whether the value is of a kind, and records an error if it is not.
+// want checks the kind, and records an error.
 func (n *Node) want(k kind, example string) bool {
 	switch ok := n.take(n.kind == k); {
-	case ok, n.kind == absent: // an absent value has its error already
+	case ok, n.kind == absent: // absent has its error already
 	case n.kind == lines:
 		n.refuse(notOneLine)
 	default:
@@ -85,7 +84,7 @@ func (n *Node) describe() string {
 	}
 }
 
-// Text is a text that is not empty.
+// Text returns a text that must not be empty.
 func (n *Node) Text() string {
 	if n.kind == number || n.kind == boolean {
 		n.take(false)
@@ -98,7 +97,7 @@ func (n *Node) Text() string {
 	return n.text
 }
 
-// Scalar is a text, number or bool as it is written. It may be empty.
+// Scalar returns a text, number or bool as written. It may be empty.
 func (n *Node) Scalar() string {
 	if !n.take(n.kind == number || n.kind == boolean || n.kind == word) {
 		n.want(word, "word")
@@ -106,16 +105,16 @@ func (n *Node) Scalar() string {
 	return n.text
 }
 
-// Bool is true or false; YAML's other names for them are errors.
+// Bool accepts only true and false, none of YAML's other names.
 func (n *Node) Bool() bool { return n.want(boolean, "true") && n.text == "true" }
 
-// Int is a whole decimal number from low to high.
+// Int returns a whole decimal number from low to high.
 func (n *Node) Int(low, high int) int {
 	if !n.want(number, strconv.Itoa(max(low, 0))) ||
 		n.detail(map[string]any{"type": "integer", "minimum": low, "maximum": high}) {
 		return 0
 	}
-	i, err := strconv.Atoi(n.text) // 010 is 10 here, and not octal
+	i, err := strconv.Atoi(n.text) // 010 is 10, not octal
 	if err != nil || i < low || i > high {
 		n.failf("%s is not a whole number from %d to %d", n.text, low, high)
 		return 0
@@ -123,8 +122,7 @@ func (n *Node) Int(low, high int) int {
 	return i
 }
 
-// Duration is a duration from low to high in the syntax of text.ParseDuration: 10s, 15m, 1h30m or 7d, or seconds
-// without a unit.
+// Duration returns a duration from low to high in the syntax of text.ParseDuration: 10s, 15m, 1h30m, 7d, or seconds.
 func (n *Node) Duration(low, high time.Duration) time.Duration {
 	if n.kind != number && !n.want(word, "10s") || n.describeDuration(low, high) {
 		return 0
@@ -144,7 +142,7 @@ func (n *Node) Duration(low, high time.Duration) time.Duration {
 type kind int
 
 const (
-	absent  kind = iota // no value, or one that was refused
+	absent  kind = iota // no or a refused value
 	null                // a key without a value
 	boolean             // true or false
 	number              // as it is written
@@ -159,11 +157,11 @@ var kindNames = [...]string{
 	"a list", "a mapping",
 }
 
-// Keys are the keys that a mapping may have, each with a function that reads its value.
+// Keys has the keys of a mapping, each with a function that reads its value.
 type Keys map[string]func(*Node)
 
-// Map reads a mapping with fixed keys, in the order of the file. The error of another key suggests one of keys, but
-// none of earlier, which earlier files have.
+// Map reads a mapping with fixed keys, in the order of the file. The error about an unknown key suggests one of keys,
+// but none of earlier, the keys of earlier versions.
 func (n *Node) Map(keys Keys, earlier ...Keys) {
 	if !n.want(mapping, "key: value") {
 		return
@@ -187,7 +185,7 @@ func (n *Node) Map(keys Keys, earlier ...Keys) {
 	}
 }
 
-// Cut is the value of a key, nil for none, and the mapping without it, nil if nothing is left.
+// Cut returns the value of a key, nil for none, and the mapping without it, nil if it is empty.
 func (n *Node) Cut(key string) (value, rest *Node) {
 	n.addSamples(Keys{key: nil}, false)
 	i := slices.IndexFunc(n.fields, func(f field) bool { return f.key.text == key })
@@ -211,7 +209,6 @@ func (n *Node) Each(read func(key, value *Node)) {
 	}
 }
 
-// List reads a list in its order.
 func (n *Node) List(read func(*Node)) {
 	n.want(list, "- item")
 	n.addSample(func(s *shape) **shape { return &s.items })
@@ -220,7 +217,7 @@ func (n *Node) List(read func(*Node)) {
 	}
 }
 
-// OneOf is a text that must be one of several words.
+// OneOf returns a text that must be one of several words.
 func (n *Node) OneOf(words ...string) string {
 	n.describeWords(words)
 	word := n.Text()
@@ -235,7 +232,7 @@ func hint(word string, valid []string) string {
 	return text.Hint(word, valid, "use one of "+strings.Join(valid, ", "))
 }
 
-// Setting is a value in an S: its key in a file, and how it is read and written there.
+// Setting is a value in an S: its key, and how a file has it.
 type Setting[S any] struct {
 	Key  string
 	Read func(*S, *Node)
@@ -243,7 +240,7 @@ type Setting[S any] struct {
 	Copy func(to, from *S)
 }
 
-// NewSetting makes a setting with a value, which `false` switches off: then it is the zero T.
+// NewSetting makes a setting that `false` switches off: then it is the zero T.
 func NewSetting[S any, T comparable](key string, at func(*S) *T, example string, read func(*Node) T,
 	write func(T) string,
 ) Setting[S] {
@@ -269,7 +266,7 @@ func NewSetting[S any, T comparable](key string, at func(*S) *T, example string,
 	}
 }
 
-// NewOptional makes a setting of which the zero T is a value, too: nil is off.
+// NewOptional makes a setting for which the zero T is a value, too: nil is off.
 func NewOptional[S, T any](key string, at func(*S) **T, example string, read func(*Node) T,
 	write func(T) string,
 ) Setting[S] {
@@ -277,7 +274,7 @@ func NewOptional[S, T any](key string, at func(*S) **T, example string, read fun
 		func(n *Node) *T { value := read(n); return &value }, func(value *T) string { return write(*value) })
 }
 
-// NewDuration makes a setting that is a duration within bounds.
+// NewDuration makes a setting of a duration within limits.
 func NewDuration[S any](key string, at func(*S) *time.Duration, example string, low, high time.Duration) Setting[S] {
 	return NewSetting(key, at, example, func(n *Node) time.Duration { return n.Duration(low, high) },
 		text.FormatDuration)
@@ -290,7 +287,7 @@ func NewSwitch[S any](key string, at func(*S) *bool) Setting[S] {
 	return s
 }
 
-// NewChoice makes a setting that is one of two words, of which the first switches something on.
+// NewChoice makes a setting with two words, of which the first is true.
 func NewChoice[S any](key, on, off string, at func(*S) *bool) Setting[S] {
 	s := NewSwitch(key, at)
 	s.Read = func(s *S, n *Node) { *at(s) = n.OneOf(on, off) == on }
@@ -306,19 +303,18 @@ func NewChoice[S any](key, on, off string, at func(*S) *bool) Setting[S] {
 // GroupReader reads a mapping of group names to lists of words and, after an @, names of other groups. Groups may
 // contain each other in any order, but not in a cycle.
 type GroupReader struct {
-	// Members returns the members that an item without @ names. It records its errors at the item.
+	// Members returns the members in an item without @. It records its errors at the item.
 	Members func(item *Node) []string
-	// Other returns the members of a group that the mapping doesn't define, or an error that ends with the next step.
+	// Other returns the members of a group outside the mapping, or an error that ends with the next step.
 	Other func(name string) ([]string, error)
-	// Fold is the form of a member in which members are compared. Each is in a group once.
+	// Fold normalises a member for comparison. Each is in a group once.
 	Fold func(member string) string
 
 	written map[string]*Node
 	done    map[string][]string
-	path    []string // the groups that are being resolved, outermost first
+	path    []string // the groups in resolution, outermost first
 }
 
-// Read returns the members of each group in a mapping.
 func (g GroupReader) Read(n *Node) map[string][]string {
 	g.written, g.done = map[string]*Node{}, map[string][]string{}
 	var order []string

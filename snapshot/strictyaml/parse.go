@@ -1,5 +1,5 @@
-// Package strictyaml reads configuration files strictly: an unknown key, a wrong type or a duplicate key is an error
-// that names the file, line and column, and how to correct it.
+// Package strictyaml reads configuration files strictly: unknown keys, wrong types and duplicate keys are errors with
+// file, line, column, and a correction.
 //
 //	doc := strictyaml.Parse("hosts.yaml", data)
 //	doc.Root().Map(strictyaml.Keys{
@@ -8,12 +8,11 @@
 //	})
 //	if err := doc.Err(); err != nil { … }
 //
-// Errors are collected in the document, so that a caller just lists what it expects; a wrong value is read as zero.
-// Check Err before you use any value.
+// The document collects errors, so that a caller just lists its keys; a wrong value is read as zero. Check Err before
+// you use any value.
 //
-// It supports a subset of YAML: one document, no anchors, aliases, merge keys or tags (so that a short file cannot
-// expand into a long one), and text on one line. It converts nothing: "yes" is not a bool and 22 is not text. It does
-// not know which keys there are or what they mean.
+// It supports a subset of YAML: one document, text on one line, no anchors, aliases, merge keys or tags (so that a
+// short file cannot expand into a long one). It converts nothing: "yes" is not a bool and 22 is not text.
 package strictyaml
 
 import (
@@ -33,11 +32,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// lineEnds makes every line end one newline: the parser counts those of Windows twice after a comment.
+// lineEnds normalises line ends: the parser counts those of Windows twice after a comment.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// Parse parses a document; the file's name is for messages. Errors are collected in the document. If it can't be
-// parsed, its Root has no value.
+// Parse parses a document; file is its name in messages. If it can't be parsed, its Root has no value.
 func Parse(file string, data []byte) *Document {
 	d := &Document{file: file}
 	d.root = &Node{in: d, place: d.place(1, 1)}
@@ -75,8 +73,8 @@ func (d *Document) parseable() bool {
 	return true
 }
 
-// levels is how many levels a line may open: one for each "- " and "? " at its beginning, and one for each key above
-// it, which has less indentation.
+// levels counts the levels that a line may open: one for each "- " and "? " at its beginning, and one for each key
+// above it, which has less indentation.
 func levels(line string) int {
 	rest := strings.TrimLeft(line, " ")
 	n := (len(line) - len(rest)) / 2
@@ -121,7 +119,7 @@ func parseBytes(data []byte) (file *ast.File, err error) {
 }
 
 // syntaxError records an error of the parser, with a hint about special characters, which host patterns and groups
-// contain.
+// have.
 func (d *Document) syntaxError(err error) {
 	at, message := d.place(1, 1), err.Error()
 	if e, ok := errors.AsType[yaml.Error](err); ok {
@@ -137,7 +135,7 @@ func (d *Document) syntaxError(err error) {
 	d.failf(at, "%s", message)
 }
 
-// Document is a parsed file and the errors that were found in it so far.
+// Document is a parsed file with its errors so far.
 type Document struct {
 	file  string
 	lines []string
@@ -145,10 +143,10 @@ type Document struct {
 	root  *Node
 }
 
-// Root is the value of the whole document. It is never nil, but has no value if the document could not be parsed.
+// Root is never nil, but has no value if the document could not be parsed.
 func (d *Document) Root() *Node { return d.root }
 
-// Err is the error that comes first in the file, a *ParseError, or nil.
+// Err is the first error in the file, a *ParseError, or nil.
 func (d *Document) Err() error {
 	if len(d.errs) == 0 {
 		return nil
@@ -160,10 +158,10 @@ func inFile(a, b *ParseError) int {
 	return cmp.Or(cmp.Compare(a.Place.Line, b.Place.Line), cmp.Compare(a.Place.Column, b.Place.Column))
 }
 
-// Errors is how many errors were collected so far.
+// Errors counts the errors so far.
 func (d *Document) Errors() int { return len(d.errs) }
 
-// All joins the collected errors in the order of the file; nil for none.
+// All joins the errors in the order of the file; nil for none.
 func (d *Document) All() error {
 	errs := make([]error, len(d.errs))
 	for i, e := range slices.SortedStableFunc(slices.Values(d.errs), inFile) {
@@ -174,12 +172,12 @@ func (d *Document) All() error {
 
 const (
 	MaxSize    = 4 << 20 // bytes of a file
-	maxErrors  = 20      // later ones tend to follow from the first ones
-	maxQuoted  = 61      // characters of the source line that an error repeats
-	maxMessage = 401     // characters of a message, which may repeat text of the file
+	maxErrors  = 20      // more tend to follow from the first ones
+	maxQuoted  = 61      // characters of the source line in an error
+	maxMessage = 401     // characters of a message, which may quote the file
 )
 
-// Place is a position in a file; lines and columns count from 1.
+// Place is a position in a file, counted from 1.
 type Place struct {
 	File         string
 	Line, Column int
@@ -191,7 +189,7 @@ func (p Place) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, 
 type ParseError struct {
 	Place   Place
 	Message string // what is wrong, and how to correct it
-	Source  string // the line of the file, without its indentation; may be empty
+	Source  string // the line without its indentation; may be empty
 }
 
 func (e *ParseError) Error() string {
@@ -217,7 +215,7 @@ func (d *Document) line(number int) string {
 	return text.Shorten(strings.TrimSpace(d.lines[number-1]), maxQuoted)
 }
 
-// convert makes a Node from the parser's, and refuses what this package does not support.
+// convert converts the parser's node, and refuses unsupported ones.
 func convert(in *Document, n ast.Node, depth int) *Node {
 	node := newNode(in, n)
 	if depth > maxDepth {
@@ -234,7 +232,7 @@ func convert(in *Document, n ast.Node, depth int) *Node {
 	case *ast.StringNode:
 		node.setWord(n.Value)
 	case *ast.LiteralNode:
-		node.kind = lines // nothing takes such a text
+		node.kind = lines // no method accepts it
 	case *ast.SequenceNode:
 		node.kind = list
 		for _, item := range n.Values {
@@ -265,12 +263,12 @@ func (n *Node) addFields(values []*ast.MappingValueNode, depth int) {
 		if key.kind == word {
 			value := convert(n.in, v.Value, depth+1)
 			if value.key = key.text; value.kind == null {
-				value.place = key.place // there is nothing else to point at
+				value.place = key.place // nothing else has a place
 			}
 			n.fields = append(n.fields, field{key, value})
 		}
 	}
-	if len(n.fields) > 0 { // the parser's own place is the first colon
+	if len(n.fields) > 0 { // the parser's place is the first colon
 		n.place = n.fields[0].key.place
 	}
 }
@@ -285,7 +283,7 @@ func (n *Node) setWord(text string) {
 
 const notOneLine = "text over several lines is not supported; write it after the key, in quotes if necessary"
 
-// refuse records an error and leaves the node without a value, so that there is no second error about it.
+// refuse records an error and removes the value, so that no second error follows.
 func (n *Node) refuse(message string) {
 	n.kind = absent
 	n.Failf("%s", message)
@@ -299,6 +297,5 @@ func newNode(in *Document, n ast.Node) *Node {
 	return node
 }
 
-// maxDepth is how deep values may be nested. The parser's time grows with the square of the depth, so deeper files are
-// refused before it reads them.
+// maxDepth limits nesting. The parser's time grows with the square of the depth, so deeper files are refused before it.
 const maxDepth = 64

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Describe returns the JSON Schema (draft-07) of the documents that a function reads, for editors. The function runs
-// several times, on documents in which each mapping has all keys that it knows and each value is, in turn, of every
-// kind. A key that it refuses without reading its value is left out.
+// Describe returns the JSON Schema (draft-07) of the documents that a function reads, for editors. It calls the
+// function several times, on documents in which each mapping has all its known keys and each value is of every kind in
+// turn. It omits a key that the function refuses without reading its value.
 func Describe(read func(*Document)) map[string]any {
 	root := &shape{at: len(samples) - 1} // a mapping
 	for more := true; more; more = root.advance() {
@@ -22,12 +22,12 @@ func Describe(read func(*Document)) map[string]any {
 	return schema
 }
 
-// samples are the values that a reading function is given at each place, in turn. Mappings are last: a finished place
-// has a mapping with all its keys while others are still explored.
+// samples are the values at each place, in turn. Mappings are last: a finished place has a mapping with all its keys
+// while others are still explored.
 var samples = [...]struct {
 	kind kind
 	text string
-	name string // as the type of a schema
+	name string // of the type in a schema
 }{
 	{boolean, "false", "boolean"},
 	{boolean, "true", "boolean"},
@@ -39,13 +39,13 @@ var samples = [...]struct {
 
 const anyKey = "any-key" // in a sample of a mapping with any keys
 
-// shape is what is known so far about a place in the documents that Describe makes.
+// shape is what is known so far about a place in Describe's documents.
 type shape struct {
-	at          int // the sample that the next document has here
+	at          int // the sample in the next document
 	samples     [len(samples)]struct{ taken, refused bool }
-	details     [len(samples)]map[string]any // what a schema says of an accepted sample besides its type
-	failed      bool                         // an error was recorded here
-	earlier     bool                         // only files for earlier versions have the key
+	details     [len(samples)]map[string]any // keywords for an accepted sample besides its type
+	failed      bool                         // an error was recorded
+	earlier     bool                         // the key is only for earlier versions
 	description string
 	items       *shape            // of a list
 	values      *shape            // of a mapping with any keys
@@ -77,7 +77,7 @@ func (n *Node) take(ok bool) bool {
 	return ok
 }
 
-// detail notes what a schema says of an accepted value, and reports whether the node is one of a description.
+// detail notes a schema's keywords for an accepted value, and reports whether this is a description.
 func (n *Node) detail(about map[string]any) bool {
 	if n.take(true); n.shape != nil {
 		n.shape.details[n.shape.at] = about
@@ -85,7 +85,7 @@ func (n *Node) detail(about map[string]any) bool {
 	return n.shape != nil
 }
 
-// Describe gives the value a description in the schema.
+// Describe sets the value's description in the schema.
 func (n *Node) Describe(text string) {
 	if n.shape != nil {
 		n.shape.description = text
@@ -152,9 +152,9 @@ func (n *Node) sampleField(key string, value *shape) field {
 	return field{&Node{in: n.in, kind: word, text: key, shape: &shape{}}, value.node(n.in)}
 }
 
-// schema is the JSON Schema of the place; nil if a reader refuses whatever is there.
+// schema is the JSON Schema of the place; nil if a reader refuses every sample.
 func (s *shape) schema() map[string]any {
-	about, wasRead := map[string]any{}, false // the keywords of a schema hold for one type each, but for enum
+	about, wasRead := map[string]any{}, false // except enum, each keyword applies to one type only
 	var types []string
 	var words []any
 	for i := range s.samples {

@@ -16,25 +16,25 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// isDevice says whether a name is that of a GPU's node. nvidiactl and the others are opened to ask the driver anything.
+// isDevice says whether a name is a GPU node's. Others, such as nvidiactl, are opened for any question to the driver.
 func isDevice(name string) bool {
 	number, ok := strings.CutPrefix(name, "nvidia")
 	return ok && len(number) >= 1 && len(number) <= 4 && strings.Trim(number, "0123456789") == ""
 }
 
-// stateNames are the state files and reservations, and waits.json of the run folder. Others there are locks and notes.
+// stateNames has the files of state and reservations, and waits.json of the run folder. Others are locks and notes.
 var stateNames = []string{"envs.json", "devices.json", "waits.json", "reservations.json"}
 
 const askedFile = "asked.json"
 
-// folders watches by inotify: device nodes that come and go, the state files, the run folder (where the guard says who
-// opened devices, and root's service who waits), and opens of nodes where nothing else does.
+// folders watches by inotify: device nodes that come and go, the state files, the run folder (guard's open log, and
+// waits of root's service), and opens of nodes if nothing else does.
 type folders struct {
 	fd         int
 	dev        string
 	state      []string
 	run        string         // empty for none
-	dirs       map[int]string // that are watched, by their watch
+	dirs       map[int]string // by their watch
 	watchOpens bool
 	opens      map[int]bool // watches of device nodes
 }
@@ -52,7 +52,7 @@ func newFolders(c *Config) (*folders, error) {
 	return f, nil
 }
 
-// watchAgain watches the folders that there are now, also those that were made again.
+// watchAgain watches the present folders, also recreated ones.
 func (f *folders) watchAgain() {
 	const made = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_ONLYDIR
 	f.watch(f.dev, made)
@@ -65,13 +65,13 @@ func (f *folders) watchAgain() {
 }
 
 func (f *folders) watch(dir string, mask uint32) {
-	if wd, err := unix.InotifyAddWatch(f.fd, dir, mask); err == nil { // else it may be made later
+	if wd, err := unix.InotifyAddWatch(f.fd, dir, mask); err == nil { // else it may appear later
 		f.dirs[wd] = dir
 	}
 }
 
 func (f *folders) nodes() []string {
-	entries, _ := os.ReadDir(f.dev) // it may be made later
+	entries, _ := os.ReadDir(f.dev) // it may appear later
 	var list []string
 	for _, e := range entries {
 		if isDevice(e.Name()) {
@@ -81,7 +81,7 @@ func (f *folders) nodes() []string {
 	return list
 }
 
-// watchNode watches opens of a node, for as long as it exists.
+// watchNode watches opens of a node while it exists.
 func (f *folders) watchNode(path string) error {
 	wd, err := unix.InotifyAddWatch(f.fd, path, unix.IN_OPEN|unix.IN_DONT_FOLLOW)
 	if err != nil {
@@ -93,9 +93,9 @@ func (f *folders) watchNode(path string) error {
 
 type inotifyEvent struct {
 	state  bool // a state file changed
-	nodes  bool // a device node was made
+	nodes  bool // a device node was created
 	opened bool // a device was opened
-	guard  bool // the guard says who opened one
+	guard  bool // the guard's open log changed
 }
 
 func (f *folders) read() (all inotifyEvent) {
@@ -103,7 +103,7 @@ func (f *folders) read() (all inotifyEvent) {
 	for {
 		n, err := unix.Read(f.fd, buffer)
 		if err != nil || n <= 0 {
-			return all // EAGAIN: there are no more
+			return all // EAGAIN: no more
 		}
 		for e := range InotifyEvents(buffer[:n]) {
 			f.add(e, &all)
@@ -133,8 +133,8 @@ func (f *folders) add(e InotifyEvent, all *inotifyEvent) {
 	}
 }
 
-// openFanotify watches who opens these nodes; no refuses it. Events with a file handle (FID) don't open the file, which
-// would call the driver. Before Linux 5.13 it can't watch files on a tmpfs, which /dev is.
+// openFanotify watches opens of these nodes, unless no. Events with a file handle (FID) don't open the file, which
+// would call the driver. Before Linux 5.13 they can't watch files on a tmpfs, which /dev is.
 func openFanotify(no bool, nodes []string) (fd int, err error) {
 	if no {
 		return -1, fmt.Errorf("fanotify_init: %w", unix.ENOSYS)
@@ -152,7 +152,7 @@ func openFanotify(no bool, nodes []string) (fd int, err error) {
 	return fd, nil
 }
 
-// markNode watches a node by fanotify for as long as it exists. Marking it again changes nothing.
+// markNode watches a node by fanotify while it exists. Marking it again changes nothing.
 func markNode(fd int, path string) error {
 	const how = unix.FAN_MARK_ADD | unix.FAN_MARK_DONT_FOLLOW
 	if err := unix.FanotifyMark(fd, how, unix.FAN_OPEN, unix.AT_FDCWD, path); err != nil {
@@ -161,20 +161,20 @@ func markNode(fd int, path string) error {
 	return nil
 }
 
-// readOpens returns who opened a node according to fanotify; 0 is unknown.
+// readOpens returns the openers according to fanotify; 0 is unknown.
 func readOpens(fd int) map[snapshot.PID]bool {
 	pids := make(map[snapshot.PID]bool)
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := unix.Read(fd, buffer)
 		if err != nil || n <= 0 {
-			return pids // EAGAIN: there are no more
+			return pids // EAGAIN: no more
 		}
 		parseOpens(buffer[:n], pids)
 	}
 }
 
-// The fields of struct fanotify_event_metadata (fanotify(7)), in native byte order.
+// Fields of struct fanotify_event_metadata (fanotify(7)), in native byte order.
 const (
 	fanLength   = 0
 	fanMask     = 8
@@ -182,7 +182,7 @@ const (
 	fanMetadata = 24 // its size
 )
 
-// parseOpens adds the PIDs of events. What doesn't look like an event ends it.
+// parseOpens adds the PIDs of events, and stops at invalid ones.
 func parseOpens(b []byte, pids map[snapshot.PID]bool) {
 	for len(b) >= fanMetadata {
 		length := binary.NativeEndian.Uint32(b[fanLength:])
@@ -200,14 +200,14 @@ func parseOpens(b []byte, pids map[snapshot.PID]bool) {
 	}
 }
 
-// InotifyEvent is one change, as the kernel writes it into an inotify descriptor (inotify(7)).
+// InotifyEvent is an event of inotify(7).
 type InotifyEvent struct {
-	Watch int    // the number that inotify_add_watch(2) returned; -1 for an overflow
-	Mask  uint32 // what happened: unix.IN_OPEN and the like
+	Watch int    // the result of inotify_add_watch(2); -1 for an overflow
+	Mask  uint32 // such as unix.IN_OPEN
 	Name  string // of the file in a watched folder; empty for the folder itself
 }
 
-// InotifyEvents are the events in what was read. What doesn't look like one ends them.
+// InotifyEvents parses events, and stops at invalid ones.
 func InotifyEvents(b []byte) iter.Seq[InotifyEvent] {
 	return func(yield func(InotifyEvent) bool) {
 		for len(b) >= unix.SizeofInotifyEvent {

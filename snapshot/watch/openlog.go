@@ -26,10 +26,10 @@ type OpenLog struct {
 
 	mu      sync.Mutex
 	content openLogContent
-	pending map[snapshot.PID]bool // are not in the file yet
+	pending map[snapshot.PID]bool // not yet in the file
 }
 
-// NewOpenLog is an OpenLog in root's run folder.
+// NewOpenLog returns an OpenLog in root's run folder.
 func NewOpenLog(dir string) *OpenLog {
 	return &OpenLog{
 		dir: dir, added: make(chan struct{}, 1), pending: map[snapshot.PID]bool{},
@@ -37,7 +37,7 @@ func NewOpenLog(dir string) *OpenLog {
 	}
 }
 
-// Add notes that a process opened a device, 0 for unknown. It never blocks.
+// Add adds an opener of a device, 0 for unknown. It never blocks.
 func (l *OpenLog) Add(pid snapshot.PID) {
 	l.mu.Lock()
 	if l.pending[pid] {
@@ -58,7 +58,7 @@ func (l *OpenLog) Add(pid snapshot.PID) {
 	}
 }
 
-// Run writes what is added until ctx ends. It calls failed once when the file can't be written.
+// Run writes what is added until ctx ends. It calls failed at the first of consecutive errors.
 func (l *OpenLog) Run(ctx context.Context, failed func(error)) {
 	works := true
 	for {
@@ -89,7 +89,6 @@ func (l *OpenLog) write() error {
 	return openLogFile.Write(l.dir, now)
 }
 
-// OpenLogFile is the name of the file in root's run folder.
 const OpenLogFile = "guard-opens.json"
 
 const (
@@ -102,7 +101,7 @@ type openLogContent struct {
 	Schema string         `json:"schema"`
 	Epoch  string         `json:"epoch"` // of the writer, which counts from 1
 	Last   uint64         `json:"last"`  // the number of the last open
-	PIDs   []snapshot.PID `json:"pids"`  // who opened a device, the last one last; 0 for unknown
+	PIDs   []snapshot.PID `json:"pids"`  // openers, the last one last; 0 for unknown
 }
 
 var openLogFile = folder.Note[openLogContent]{
@@ -119,14 +118,14 @@ func (c *openLogContent) check() error {
 	return folder.CheckSchema(c.Schema, schema)
 }
 
-// OpenLogReader reads what is new in OpenLogFile.
+// OpenLogReader reads new entries of OpenLogFile.
 type OpenLogReader struct {
 	dir   string
 	epoch string
 	last  uint64
 }
 
-// NewOpenLogReader begins after what is in the file now.
+// NewOpenLogReader begins after the present entries.
 func NewOpenLogReader(dir string) *OpenLogReader {
 	r := &OpenLogReader{dir: dir}
 	if c, err := openLogFile.Read(dir); err == nil {
@@ -135,7 +134,7 @@ func NewOpenLogReader(dir string) *OpenLogReader {
 	return r
 }
 
-// Next returns who opened a device since the call before, 0 for unknown. The error is why the file says nothing.
+// Next returns the openers since the last call, 0 for unknown.
 func (r *OpenLogReader) Next() ([]snapshot.PID, error) {
 	c, err := openLogFile.Read(r.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -159,7 +158,7 @@ func (r *OpenLogReader) Next() ([]snapshot.PID, error) {
 	}
 }
 
-// sourcesOf finds out who opened a device, without ended processes and the nvidia-smi of root, as of every genv.
+// sourcesOf identifies openers, without ended processes and root's nvidia-smi, which genv runs.
 func (w *Watcher) sourcesOf(pids map[snapshot.PID]bool) []source {
 	var list []source
 	for pid := range pids {
@@ -173,7 +172,7 @@ func (w *Watcher) sourcesOf(pids map[snapshot.PID]bool) []source {
 		}
 		uid, err := w.config.Proc.UID(pid)
 		switch {
-		case errors.Is(err, proc.ErrGone): // in between
+		case errors.Is(err, proc.ErrGone): // meanwhile
 		case err != nil:
 			list = append(list, source{party: unknownOpener})
 		case uid == 0 && w.isSMI(pid):
@@ -184,7 +183,8 @@ func (w *Watcher) sourcesOf(pids map[snapshot.PID]bool) []source {
 	return list
 }
 
-// isSMI says whether a process runs this machine's nvidia-smi. It is for root's: others may run any code (LD_PRELOAD).
+// isSMI says whether a process runs this machine's nvidia-smi. It only trusts root's: others may run any code
+// (LD_PRELOAD).
 func (w *Watcher) isSMI(pid snapshot.PID) bool {
 	if w.config.SMI == nil {
 		return false

@@ -7,31 +7,31 @@ import (
 )
 
 const (
-	floor = 100 * time.Millisecond // the least time between the begins of two looks
-	// delay is how long an opener gets to begin to use the device. After delayFree looks in vain, a user's openers get
-	// longer, up to delayMost: most that only ask for GPUs have ended by then.
+	floor = 100 * time.Millisecond // between the begins of two looks
+	// delay is how long an opener gets to start using the device. After delayFree looks in vain, a user's openers get
+	// longer, up to delayMost: most of them only ask for GPUs and end before.
 	delay     = 20 * time.Millisecond
 	delayFree = 5
 	delayMost = 2 * time.Second
-	// followUps is how many more looks an opener gets that doesn't use the device yet. The first ones (often) come as
-	// soon as the floor allows; then their distance doubles.
+	// followUps is the number of further looks for an opener that doesn't use the device yet. The first ones (often)
+	// come as soon as the floor allows; then their distance doubles.
 	followUps   = 8
 	often       = 3
-	processMost = time.Minute      // the most time between looks for one process that opens devices again and again
-	unknownMost = 5 * time.Second  // and for unknown ones
-	forgetAfter = 10 * time.Minute // after it, looks in vain at a user's openers don't count
+	processMost = time.Minute      // between looks for one process that opens devices repeatedly
+	unknownMost = 5 * time.Second  // for unknown processes
+	forgetAfter = 10 * time.Minute // for looks in vain at a user's openers
 )
 
-const maxOfParty = 64 // openers of one party that are told apart
+const maxOfParty = 64 // distinct openers of a party
 
-// party is who or what caused a look: a user (the uid), or one of these.
+// party is what caused a look: a user (the uid), or one of these.
 type party int64
 
 const (
-	unknownOpener party = -1 - iota // processes that are not known
+	unknownOpener party = -1 - iota // unknown processes
 	stateFiles
 	processEnds
-	openedBefore // processes that had opened a device when watching began
+	openedBefore // processes that opened a device before watching began
 )
 
 // opener is a process that opened a device; the zero opener is all others of a party.
@@ -46,25 +46,25 @@ type source struct {
 }
 
 type reason struct {
-	due       time.Time // zero while it waits for another event
-	looked    time.Time // the last look because of it
-	fruitless int       // looks because of it in a row that showed nothing new
+	due       time.Time // zero without a further event
+	looked    time.Time // the last look for it
+	fruitless int       // consecutive looks for it without news
 }
 
-// pace decides when to look. Time is passed in. The zero pace is not usable: see newPace.
+// pace decides when to look. It has no clock.
 type pace struct {
 	reasons map[source]*reason
 	count   map[party]int     // openers in reasons
-	parties map[party]*reason // how often openers in a row were not worth a look, and when that was last
-	begun   time.Time         // the last look
-	looking map[source]bool   // what the look under way is for; nil for none under way
+	parties map[party]*reason // consecutive openers that were not worth a look, and the last one's time
+	begun   time.Time         // begin of the last look
+	looking map[source]bool   // causes of the look in progress; nil for none
 }
 
 func newPace() *pace {
 	return &pace{reasons: make(map[source]*reason), count: make(map[party]int), parties: make(map[party]*reason)}
 }
 
-// begins notes that watching begins. Who opened a device before may use it soon, without an event, so it gets looks.
+// begins starts watching. Earlier openers may use the device soon, without an event, so they get looks.
 func (p *pace) begins(now time.Time) {
 	s := source{party: openedBefore}
 	p.reasons[s] = &reason{due: now, fruitless: followUps - 3}
@@ -105,7 +105,7 @@ func (p *pace) delay(of party, now time.Time) time.Duration {
 	return doubled(floor, known.fruitless-delayFree, delayMost)
 }
 
-// rest is how long to wait after a look because of a source, after so many in a row that showed nothing new.
+// rest is the minimum time after a look for a source, after so many consecutive ones without news.
 func (s source) rest(fruitless int) time.Duration {
 	switch {
 	case s.party == processEnds:
@@ -160,7 +160,7 @@ func (p *pace) forget(s source) {
 	}
 }
 
-// lookBegins notes that a look begins, which is for all that has happened.
+// lookBegins starts a look for all past events.
 func (p *pace) lookBegins(now time.Time) {
 	p.begun = now
 	p.looking = make(map[source]bool)
@@ -172,7 +172,7 @@ func (p *pace) lookBegins(now time.Time) {
 	}
 }
 
-// lookEnds notes what a look showed: whether that is new, and who uses a device. A look that failed shows nothing.
+// lookEnds notes whether a look showed anything new, and who uses a device. A failed look shows nothing.
 func (p *pace) lookEnds(now time.Time, changed bool, uses func(snapshot.PID) bool, alive func(opener) bool) {
 	for s := range p.looking {
 		if r := p.reasons[s]; r != nil {
@@ -180,7 +180,7 @@ func (p *pace) lookEnds(now time.Time, changed bool, uses func(snapshot.PID) boo
 		}
 	}
 	p.looking = nil
-	for s, r := range p.reasons { // those that rest
+	for s, r := range p.reasons { // without a due look
 		if r.due.IsZero() && s.opener != (opener{}) && !alive(s.opener) {
 			p.forget(s)
 		}
@@ -208,7 +208,7 @@ func (p *pace) judge(s source, r *reason, now time.Time, changed, uses bool) {
 	switch {
 	case r.due.IsZero() && opened && !uses && r.fruitless <= followUps:
 		r.due = rested
-	case !r.due.IsZero() && r.fruitless > 0 && r.due.Before(rested): // it happened again during the look
+	case !r.due.IsZero() && r.fruitless > 0 && r.due.Before(rested): // again during the look
 		r.due = rested
 	}
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-const restAfterEvents = 10 * time.Millisecond // in which the kernel merges equal events of a flood
+const restAfterEvents = 10 * time.Millisecond // the kernel merges equal events of a flood meanwhile
 
-// poller reads the events of the kernel. A nil poller has none.
+// poller reads the kernel's events. A nil poller has none.
 type poller struct {
 	w *Watcher
 
 	epoll *os.File
 	fd    int // of epoll
 
-	mu     sync.Mutex // over all of these
-	closed bool       // the numbers of descriptors may be those of other files
+	mu     sync.Mutex // of all fields below
+	closed bool       // descriptors may be other files'
 	files  *folders
-	opens  int // the descriptor of fanotify; -1 if opens are watched in another way
+	opens  int // descriptor of fanotify; -1 without it
 	guard  *OpenLogReader
 	ends   map[snapshot.PID]int
 }
@@ -58,7 +58,7 @@ func newPoller(w *Watcher) (*poller, error) {
 		p.close()
 		return nil, err
 	}
-	p.guard = NewOpenLogReader(w.config.RunDir) // after its folder is watched
+	p.guard = NewOpenLogReader(w.config.RunDir) // after watching its folder
 	return p, nil
 }
 
@@ -89,7 +89,7 @@ func (p *poller) watchOpens() {
 	p.markNodes()
 }
 
-// markNodes watches the device nodes that there are now; p.mu is held.
+// markNodes watches the present device nodes; p.mu must be held.
 func (p *poller) markNodes() {
 	for _, node := range p.files.nodes() {
 		var err error
@@ -136,7 +136,7 @@ func (p *poller) read(ready []unix.EpollEvent) (happened []source) {
 	return append(happened, p.drain()...)
 }
 
-// drain reads all events of files and devices; p.mu is held.
+// drain reads all events of files and devices; p.mu must be held.
 func (p *poller) drain() (happened []source) {
 	if p.closed {
 		return nil
@@ -147,7 +147,7 @@ func (p *poller) drain() (happened []source) {
 	}
 	if seen.nodes {
 		p.markNodes()
-		happened = append(happened, source{party: unknownOpener}) // it may have been opened before that
+		happened = append(happened, source{party: unknownOpener}) // it may have been opened already
 	}
 	if seen.opened && !p.w.isLooking() { // nvidia-smi opens the devices during a look
 		happened = append(happened, source{party: unknownOpener})
@@ -161,7 +161,7 @@ func (p *poller) drain() (happened []source) {
 	return happened
 }
 
-// guarded needs p.mu.
+// guarded reads the guard's open log; p.mu must be held.
 func (p *poller) guarded() map[snapshot.PID]bool {
 	list, err := p.guard.Next()
 	if err != nil {
@@ -202,7 +202,7 @@ func (p *poller) close() {
 	}
 }
 
-const maxEnds = 512 // processes that are watched for their end, with a descriptor each; the next look shows the others
+const maxEnds = 512 // processes to watch, with a descriptor each; the next look shows the end of others
 
 func (p *poller) watchEnds(shown map[snapshot.PID]bool) {
 	if p == nil {
@@ -217,7 +217,7 @@ func (p *poller) watchEnds(shown map[snapshot.PID]bool) {
 	for pid, fd := range p.ends {
 		if !shown[pid] {
 			delete(p.ends, pid)
-			_ = unix.Close(fd) // which ends the wait for it
+			_ = unix.Close(fd) // ends watching it
 		}
 	}
 	for pid := range shown {
@@ -227,7 +227,7 @@ func (p *poller) watchEnds(shown map[snapshot.PID]bool) {
 	}
 }
 
-// watchEnd watches the end of a process. One that has ended since the look, or now, is seen by the next look.
+// watchEnd watches a process's end. The next look shows a process that has ended already.
 func (p *poller) watchEnd(pid snapshot.PID) {
 	fd, err := unix.PidfdOpen(int(pid), 0)
 	switch {
@@ -250,7 +250,7 @@ func (p *poller) ended(fd int) bool {
 	return false
 }
 
-// Change reports whether a look shows another use of GPUs to rules than the one before, and whether it shows more.
+// Change reports whether rules see another use of GPUs than in the look before, and whether they see more.
 func Change(before, now *snapshot.Snapshot) (other, more bool) {
 	old, list := usesOf(before), usesOf(now)
 	known := make(map[string]bool, len(old))
@@ -261,7 +261,7 @@ func Change(before, now *snapshot.Snapshot) (other, more bool) {
 	return more || len(list) != len(old), more
 }
 
-// usesOf is what a snapshot shows to rules, without measured values; never nil.
+// usesOf lists what rules see in a snapshot, without measured values; never nil.
 func usesOf(s *snapshot.Snapshot) []string {
 	list := []string{}
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }

@@ -1,5 +1,5 @@
-// Package watch says when a look at this machine is worth it: a process opened a GPU's device node, a process that used
-// a GPU has ended, or the state files have changed.
+// Package watch says when a look at this machine is worthwhile: a process opened a GPU's device node, a process on a
+// GPU has ended, or the state files have changed.
 //
 //	w := watch.Open(watch.Config{DevDir: "/dev", StateDirs: []string{"/var/tmp/genv"}})
 //	defer w.Close()
@@ -10,12 +10,10 @@
 //	}
 //
 // Opening is not using: nvidia-smi and every NVML program open all nodes. So an event only leads to a look, and an
-// opener that has ended again to none. Looks have at least 100 ms between them, and fewer follow those that showed
-// nothing new (pace).
+// opener that has ended to none. Looks are at least 100 ms apart, and rarer after looks without news (pace).
 //
-// Opens of the nodes in DevDir are watched by fanotify (Linux 5.13, as root) with the PID of the opener, otherwise by
-// inotify without it (MethodOf). The process that keeps the kernel guard writes all opens to guard-opens.json in root's
-// run folder (OpenLog).
+// Opens of nodes in DevDir are watched by fanotify (Linux 5.13, as root) with the opener's PID, else by inotify without
+// it (MethodOf). The keeper of the kernel guard writes all opens to guard-opens.json in root's run folder (OpenLog).
 package watch
 
 import (
@@ -33,13 +31,13 @@ import (
 
 // Config says what to watch.
 type Config struct {
-	DevDir    string   // the folder of device nodes; empty for /dev
+	DevDir    string   // folder of device nodes; empty for /dev
 	StateDirs []string // folders of state files
-	RunDir    string   // root's run folder, in which the guard says who opened devices; empty for none
+	RunDir    string   // root's run folder with the guard's open log; empty for none
 	Proc      proc.FS  // the zero FS is /proc
-	// SMI returns the path of nvidia-smi; empty for none. Opens by one that root runs are no reason to look.
+	// SMI returns the path of nvidia-smi; empty for none. Opens by root's don't cause a look.
 	SMI   func() string
-	Debug func(text string, err error) // logs how opens are watched, and what can't be; nil for nothing
+	Debug func(text string, err error) // logs how opens are watched, and errors; nil for nothing
 
 	noFanotify bool // as on an older kernel
 }
@@ -50,20 +48,20 @@ var ErrClosed = errors.New("the watcher is closed")
 // Watcher watches this machine. It is safe for concurrent use.
 type Watcher struct {
 	config Config
-	events *poller // nil where the kernel gives none
+	events *poller // nil if the kernel has none
 	work   sync.WaitGroup
 
 	looking sync.Mutex // held during a look
 
 	mu     sync.Mutex
 	pace   *pace
-	shown  []string  // by the last look that succeeded: see usesOf; nil before
-	woke   time.Time // Wait returned, and there was no look since
+	shown  []string  // by the last successful look: see usesOf; nil before
+	woke   time.Time // Wait returned without a look since
 	turned chan struct{}
 	closed bool
 }
 
-// Open begins to watch. What can't be watched is logged. The first Wait is over at once.
+// Open begins to watch, and logs what it can't watch. The first Wait returns at once.
 func Open(config Config) *Watcher {
 	if config.DevDir == "" {
 		config.DevDir = "/dev"
@@ -89,13 +87,13 @@ func (w *Watcher) Close() {
 	w.work.Wait()
 }
 
-// turn wakes those who wait, since something changed; w.mu is held.
+// turn wakes waiters after a change; w.mu must be held.
 func (w *Watcher) turn() {
 	close(w.turned)
 	w.turned = make(chan struct{})
 }
 
-// Look notes that a look begins, one at a time. The caller calls done with what it showed, nil if it failed.
+// Look begins a look, one at a time. The caller calls done with its snapshot, nil if it failed.
 func (w *Watcher) Look() (done func(*snapshot.Snapshot)) {
 	w.looking.Lock()
 	w.mu.Lock()
@@ -114,20 +112,20 @@ func (w *Watcher) looked(s *snapshot.Snapshot) {
 		for i := range s.Processes {
 			p := &s.Processes[i]
 			listed[p.PID] = true
-			uses[p.PID] = !p.EnvUnknown // one that is in the middle of execve(2) can't be judged yet
+			uses[p.PID] = !p.EnvUnknown // during execve(2) it can't be judged yet
 		}
 		shown = usesOf(s)
 		w.events.watchEnds(listed)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	changed := w.shown != nil && !slices.Equal(shown, w.shown) // the first look has nothing to compare with
+	changed := w.shown != nil && !slices.Equal(shown, w.shown) // not for the first look
 	w.shown = shown
 	w.pace.lookEnds(time.Now(), changed, func(pid snapshot.PID) bool { return uses[pid] }, w.alive)
 	w.turn()
 }
 
-// Wait waits until something happened since the last look began. The error is the cause of ctx's end, or ErrClosed.
+// Wait waits for an event after the begin of the last look. The error is the cause of ctx's end, or ErrClosed.
 func (w *Watcher) Wait(ctx context.Context) error {
 	for {
 		w.mu.Lock()
@@ -189,14 +187,14 @@ func (w *Watcher) alive(o opener) bool {
 // Method is how opens of devices are watched.
 type Method string
 
-// The methods, the best one first.
+// Methods, the best one first.
 const (
 	ByFanotify Method = "fanotify" // with the PID of the opener
 	ByInotify  Method = "inotify"  // without it
-	NotAtAll   Method = "interval" // only looks at intervals find who uses a device
+	NotAtAll   Method = "interval" // only looks at intervals find uses of devices
 )
 
-// MethodOf is how a Watcher of this process would watch opens of device nodes. The error is why not by fanotify.
+// MethodOf is how a Watcher of this process would watch opens. The error is why it can't use fanotify.
 func MethodOf(devDir string) (Method, error) { return methodOf(devDir, false) }
 
 func methodOf(devDir string, noFanotify bool) (Method, error) {
