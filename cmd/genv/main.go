@@ -52,11 +52,10 @@ func main() {
 	os.Exit(command.Run(ctx, p, commands, os.Args))
 }
 
-// called says whether this program was started with a command of a container engine, which
-// calls it for every container.
+// called reports whether a container engine started this program, as it does for every container.
 func called(command string) bool { return len(os.Args) > 1 && os.Args[1] == command }
 
-// readerCommand is the command of the helper that reads what users can make large or slow; see proc.ReaderProcess.
+// readerCommand runs the helper that reads what users can make large or slow; see proc.ReaderProcess.
 var readerCommand = []string{"usage", "read"}
 
 func read() int {
@@ -66,15 +65,15 @@ func read() int {
 	return command.ExitOK
 }
 
-// process is this process as a Program, with a context that ends at SIGINT or SIGTERM.
+// process describes this process, with a context that ends at SIGINT or SIGTERM.
 func process() (context.Context, command.Program) {
 	ctx := context.Background()
-	// Signals that this process was started to ignore, as sh starts background jobs
-	// with SIGINT ignored, stay ignored, also by the commands that it runs.
+	// Ignored signals stay ignored, also for the commands that this process runs: sh, for example, starts background
+	// jobs with SIGINT ignored.
 	if ends := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM}, signal.Ignored); len(ends) > 0 {
 		interruptible, stop := signal.NotifyContext(ctx, ends...)
-		// A second signal ends the program at once, unless it is the same one: a service manager sends it to root's
-		// process, which passes it on, and to the account's.
+		// After a second, another signal ends the program at once. An earlier one may be the same signal: a service
+		// manager sends it to root's process, which relays it, and to the account's.
 		context.AfterFunc(interruptible, func() { time.AfterFunc(time.Second, stop) })
 		ctx = interruptible
 	}

@@ -1,4 +1,4 @@
-// Package checkup prints what `genv doctor` and `genv remote doctor` found, and has the exit code of both.
+// Package checkup prints the results of `genv doctor` and `genv remote doctor`, and has their exit code.
 //
 //	err := checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program))
 //	return checkup.Exit(document.Status)
@@ -21,20 +21,20 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// Style is how the checks are printed.
+// Style is the style of the output.
 type Style struct {
 	Width     int // of the terminal; 0 if unknown
 	Colourful bool
-	All       bool // also print the details of checks that are in order
-	TableOnly bool // leave the details out
+	All       bool // print details of passed checks, too
+	TableOnly bool // leave out details
 }
 
-// StyleOf is the style for a program's stdout.
+// StyleOf is the style for stdout.
 func StyleOf(p command.Program) Style {
 	return Style{Width: render.Width(p.Out), Colourful: render.Colourful(p.Out, p.Getenv)}
 }
 
-// Exit has exit code 3 if a check failed, or could not be made since the command was stopped.
+// Exit returns exit code 3 if a check failed, or was not made because the command was stopped.
 func Exit(status doctor.CheckStatus) error {
 	if status == doctor.Failed || status == doctor.Skipped {
 		return &command.ExitError{Code: command.ExitSomeFailed}
@@ -42,7 +42,7 @@ func Exit(status doctor.CheckStatus) error {
 	return nil
 }
 
-// words are how a status is printed: in the table, above details, and its style.
+// words are a status in the table, as a heading, and its style.
 var words = map[doctor.CheckStatus]struct {
 	word, heading string
 	style         draw.Style
@@ -68,7 +68,7 @@ func (s *Style) wrap(b *strings.Builder, indent int, text string) {
 	b.WriteString(render.Wrap(text, indent, s.Width) + "\n")
 }
 
-// WriteHost prints a row for each check of a machine, with the next step below it.
+// WriteHost prints a row per check, with the next step below.
 func WriteHost(w io.Writer, d *doctor.HostDocument, s Style) error {
 	var b strings.Builder
 	s.writeChecks(&b, d.Checks)
@@ -91,8 +91,7 @@ func (s *Style) writeChecks(b *strings.Builder, checks []doctor.Check) {
 	}
 }
 
-// writeDetails writes what failed and the warnings, each cause once with its hosts and next step; with All everything
-// else, too.
+// writeDetails writes failures and warnings, each cause once with its hosts and next step; with All everything.
 func (s *Style) writeDetails(b *strings.Builder, d *remotedoctor.FleetReport) {
 	statuses := []doctor.CheckStatus{doctor.Failed, doctor.Warning}
 	if s.All {
@@ -112,7 +111,7 @@ func (s *Style) writeDetails(b *strings.Builder, d *remotedoctor.FleetReport) {
 	}
 }
 
-// checksOf are the results of a check with a status, as failures of hosts.
+// checksOf returns the results of a check with a status as failures of hosts.
 func checksOf(d *remotedoctor.FleetReport, name doctor.Name, status doctor.CheckStatus) []remote.Failure {
 	var found []remote.Failure
 	for i := range d.Hosts {
@@ -128,7 +127,7 @@ func checksOf(d *remotedoctor.FleetReport, name doctor.Name, status doctor.Check
 func (s *Style) writeCauses(b *strings.Builder, found []remote.Failure) {
 	for _, same := range render.ByClass(remote.Causes(found)) {
 		chunk := len(same)
-		if s.All { // all causes, else not more than are read
+		if s.All { // print all causes, else the first few
 			chunk = 1
 		}
 		for some := range slices.Chunk(same, chunk) {
@@ -149,8 +148,7 @@ func (s *Style) writeItem(b *strings.Builder, before, item string) {
 	s.wrap(b, len(before), text.OneLine(item))
 }
 
-// WriteFleet prints what is not in order, and then the table, which remains on the screen: a row for each host and a
-// column for each check.
+// WriteFleet prints problems, and then the table, which stays on the screen: a row per host, a column per check.
 func WriteFleet(w io.Writer, d *remotedoctor.FleetReport, s Style) error {
 	var b strings.Builder
 	if !s.TableOnly {
@@ -169,13 +167,13 @@ func WriteFleet(w io.Writer, d *remotedoctor.FleetReport, s Style) error {
 	return err
 }
 
-// titles are the columns that are not named like their check.
+// titles are columns that aren't named like their check.
 var titles = map[doctor.Name]string{
 	doctor.HostKey: "KEY", doctor.PIDNamespace: "PIDNS", doctor.Services: "UNITS",
 	doctor.Controller: "CTRL",
 }
 
-// writeTable leaves out columns without a problem on a terminal that is too narrow for all.
+// writeTable leaves out columns without a problem if the terminal is too narrow.
 func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.FleetReport) {
 	table := draw.Table{
 		Painter: draw.Painter{Colour: s.Colourful}, Columns: []draw.ColumnLayout{{Name: "HOST"}},
@@ -202,7 +200,7 @@ func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.FleetReport) {
 	}
 }
 
-// writeOlder says on how many hosts an upgrade of this machine has left an older genv without a problem.
+// writeOlder prints how many hosts have an older genv without a problem, as after an upgrade of this machine.
 func writeOlder(b *strings.Builder, d *remotedoctor.FleetReport) {
 	var versions []string
 	for i := range d.Hosts {
@@ -223,13 +221,13 @@ func writeOlder(b *strings.Builder, d *remotedoctor.FleetReport) {
 
 var startsWithNumbers = text.Pattern(`^v?\d{1,9}(\.\d{1,9})+`)
 
-// numbers are those that a version begins with; nil without them.
+// numbers are the leading numbers of a version; nil for none.
 func numbers(version string) (found []int) {
 	if !startsWithNumbers().MatchString(version) {
 		return nil
 	}
 	for number := range strings.SplitSeq(strings.TrimPrefix(startsWithNumbers().FindString(version), "v"), ".") {
-		n, _ := strconv.Atoi(number) // it has at most 9 digits
+		n, _ := strconv.Atoi(number) // at most 9 digits
 		found = append(found, n)
 	}
 	return found

@@ -1,4 +1,4 @@
-// Package environment has what commands on this host and on a fleet share about environments.
+// Package environment has what commands for this host and for a fleet share about environments.
 package environment
 
 import (
@@ -14,24 +14,24 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Settings are what an environment can be configured with, in the order of lists.
+// Settings are the settings of an environment, in the order of lists.
 var Settings = []Configurable{
 	{"gpu-memory", func(c *snapshot.EnvConfig) string { return c.GPUMemory.String() }, SetMemory},
 	{"gpus", (*snapshot.EnvConfig).GPUCount, setGPUs},
 	{"name", func(c *snapshot.EnvConfig) string { return c.Name }, setName},
 }
 
-// Configurable is one of them; its text is empty if it is not set.
+// Configurable is a setting; its text is empty if it isn't set.
 type Configurable struct {
 	Name string
 	Get  func(*snapshot.EnvConfig) string
 	Set  func(*snapshot.EnvConfig, string) error
 }
 
-// leastMemory in bytes is less than any process on a GPU needs: a smaller capacity is a number without its unit.
+// leastMemory is in bytes. No process on a GPU needs less: a smaller number lacks its unit.
 const leastMemory = 1_000_000
 
-// SetMemory sets the memory on each device from a text such as 4g.
+// SetMemory parses the memory on each device, such as 4g.
 func SetMemory(c *snapshot.EnvConfig, text string) error {
 	if text == "" {
 		c.GPUMemory = snapshot.Memory{}
@@ -72,18 +72,18 @@ func setName(c *snapshot.EnvConfig, text string) error {
 	return nil
 }
 
-// SettingFlags are the flags that configure a new environment.
+// SettingFlags configure a new environment.
 type SettingFlags struct {
 	name, gpus, gpuMemory string
 	overSubscribe         bool
 }
 
-// Flags are the flags of the settings.
+// Flags returns the flags of all settings.
 func (o *SettingFlags) Flags() []cli.Flag {
 	return append([]cli.Flag{command.String(&o.name, "name", "`NAME` of the environment")}, o.GPUFlags()...)
 }
 
-// GPUFlags are those without the name.
+// GPUFlags returns the flags without the name.
 func (o *SettingFlags) GPUFlags() []cli.Flag {
 	return []cli.Flag{
 		command.String(&o.gpus, "gpus", "attach `N` GPUs"),
@@ -91,7 +91,7 @@ func (o *SettingFlags) GPUFlags() []cli.Flag {
 	}
 }
 
-// Read puts the flags that were given into a configuration.
+// Read adds the given flags to a configuration.
 func (o *SettingFlags) Read(c *cli.Context, config *snapshot.EnvConfig) error {
 	values := map[string]string{"name": o.name, "gpus": o.gpus, "gpu-memory": o.gpuMemory}
 	for _, s := range Settings {
@@ -114,12 +114,12 @@ func (o *SettingFlags) OverSubscribeFlag() cli.Flag {
 		"attach GPUs even if they are full, as with GENV_ALLOW_OVER_SUBSCRIPTION=1")
 }
 
-// OverSubscribe is what that flag says, or 1.4.3's variable for it.
+// OverSubscribe is the value of that flag, or of 1.4.3's variable.
 func (o *SettingFlags) OverSubscribe(getenv func(string) string) bool {
 	return o.overSubscribe || getenv("GENV_ALLOW_OVER_SUBSCRIPTION") == "1"
 }
 
-// Document is an environment as JSON shows it; docs/json.md describes it.
+// Document is an environment in JSON.
 type Document struct {
 	EID            snapshot.EnvID    `json:"eid"`
 	UID            snapshot.UID      `json:"uid"`
@@ -139,7 +139,7 @@ func DocumentOf(e *snapshot.Environment) Document {
 	}
 }
 
-// Bytes is an amount of memory as JSON shows it: nil if it is unknown.
+// Bytes is an amount of memory in JSON: nil for unknown.
 func Bytes(m snapshot.Memory) *int64 {
 	if !m.Known() {
 		return nil
@@ -147,17 +147,17 @@ func Bytes(m snapshot.Memory) *int64 {
 	return new(m.Bytes())
 }
 
-// Queries are the values of `--query`, and what each prints of a T.
+// Queries are the values of `--query`, with what each prints.
 type Queries[T any] map[string]func(*T) string
 
-// Flag chooses them.
+// Flag is --query.
 func (q Queries[T]) Flag(to *[]string) cli.Flag {
 	names := slices.Sorted(maps.Keys(q))
 	return command.Strings(to, "query,queries",
 		"`WHAT` to print, several values allowed: "+strings.Join(names, " ")).OneOf(names...)
 }
 
-// Rows are what the chosen ones print of each.
+// Rows are the values of the chosen queries.
 func (q Queries[T]) Rows(chosen []string, list []T) [][]string {
 	rows := make([][]string, len(list))
 	for i := range list {
@@ -168,7 +168,7 @@ func (q Queries[T]) Rows(chosen []string, list []T) [][]string {
 	return rows
 }
 
-// QueriesOn are those about environments of a host.
+// QueriesOn are queries about environments of a host.
 func QueriesOn(host string) Queries[snapshot.Environment] {
 	return Queries[snapshot.Environment]{
 		"hostname":          func(*snapshot.Environment) string { return host },
@@ -184,5 +184,5 @@ func QueriesOn(host string) Queries[snapshot.Environment] {
 	}
 }
 
-// JoinPIDs lists processes, separated by spaces.
+// JoinPIDs separates processes by spaces.
 func JoinPIDs(pids []snapshot.PID) string { return strings.Trim(fmt.Sprint(pids), "[]") }

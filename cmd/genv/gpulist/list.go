@@ -1,5 +1,5 @@
-// Package gpulist selects, sorts and prints lists of GPUs, for `genv gpus` and `genv remote gpus`. On a terminal the
-// columns are those that fit; elsewhere nothing is cut.
+// Package gpulist selects, sorts and prints lists of GPUs, for `genv gpus` and `genv remote gpus`. On a terminal,
+// columns that don't fit are left out; elsewhere nothing is cut.
 package gpulist
 
 import (
@@ -22,24 +22,24 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// Complete adds what the program knows of the terminal.
+// Complete adds properties of the terminal.
 func (o *Flags) Complete(p *command.Program) {
 	o.Now, o.Width, o.Colourful = p.Now(), render.Width(p.Out), render.Colourful(p.Out, p.Getenv)
 }
 
-// List is the selected GPUs, and how many there are. The host of `genv gpus` has no name, and no column.
+// List is the selected GPUs and all counts. The host of `genv gpus` has no name and no column.
 type List struct {
 	Rows   []gpus.Row
-	Counts gpus.StateCounts // of all GPUs of the models that are asked for
-	Hosts  int              // that answered; 0 for `genv gpus`
+	Counts gpus.StateCounts // of all GPUs of the wanted models
+	Hosts  int              // with an answer; 0 for `genv gpus`
 	Failed int              // hosts
 
 	Reserved []Reserved      // reservations
-	waits    map[string]bool // the ids of commands, each of which may wait on several hosts
+	waits    map[string]bool // ids of commands; each may wait on several hosts
 	people   map[snapshot.Username]int
 }
 
-// AddWaits counts who waits for GPUs of a host.
+// AddWaits counts waiting commands of a host.
 func (l *List) AddWaits(list []snapshot.Wait) {
 	if l.waits == nil {
 		l.waits, l.people = make(map[string]bool), make(map[snapshot.Username]int)
@@ -79,18 +79,18 @@ func verb(ofOne bool, one, many string) string {
 	return many
 }
 
-// Reserved is a reservation in words, and when it begins.
+// Reserved is a reservation in words.
 type Reserved struct {
 	From time.Time
 	Text string
 }
 
-const maxReserved = 8 // reservations that are listed
+const maxReserved = 8 // reservations listed
 
-// here says whether it is a list of `genv gpus`.
+// here reports whether it is a list of `genv gpus`.
 func (l *List) here() bool { return l.Hosts+l.Failed == 0 }
 
-// Add counts the GPUs of a host, and adds those that are selected.
+// Add counts the GPUs of a host, and adds the selected ones.
 func (l *List) Add(host string, all []gpus.GPU, s *Flags) {
 	l.Counts.Add(s.OfModel(all)...)
 	selected := s.Of(all)
@@ -99,7 +99,7 @@ func (l *List) Add(host string, all []gpus.GPU, s *Flags) {
 	}
 }
 
-// Write prints the list as text or CSV; only text has a summary.
+// Write prints text with a summary, or CSV.
 func (l *List) Write(w io.Writer, output *Flags) error {
 	if order := output.order(); order != nil {
 		slices.SortStableFunc(l.Rows, func(a, b gpus.Row) int { return order(&a, &b) })
@@ -190,20 +190,20 @@ func (l *List) writeTable(b *strings.Builder, output *Flags) {
 		if c.Name == "HOST" {
 			c.Least = max(c.Least, draw.Distinct(cells)+1)
 		}
-		c.Width, c.Right = 0, false // the width of rows that don't change
+		c.Width, c.Right = 0, false // Fit computes it, as no row changes
 		table.Columns = append(table.Columns, c.ColumnLayout)
 	}
 	table.Fit(output.Width)
 	table.Write(b, !output.NoHeader)
 }
 
-// colours are those of the states; the word says it too.
+// colours repeat what the word of a state says.
 var colours = map[gpus.State]draw.Style{
 	gpus.Free: draw.Green, gpus.Attached: draw.Yellow, gpus.Idle: draw.Yellow, gpus.Unknown: draw.Magenta,
 	gpus.MIG: draw.Green, gpus.Unusable: draw.Red, gpus.Failed: draw.Red,
 }
 
-// times writes since when something is, or for how long in the largest unit.
+// times is a time, or its age in the largest unit.
 func (o *Flags) times(at time.Time) string {
 	switch {
 	case o.Timestamp && o.Format == "csv":
@@ -220,20 +220,20 @@ func (o *Flags) times(at time.Time) string {
 	return "now"
 }
 
-// Flags is what the flags of a list say: which GPUs are listed, in what order, and how it is printed.
+// Flags select, sort and format a list.
 type Flags struct {
-	Free  bool              // only those that are free
-	User  snapshot.Username // only those that this user is attached to or uses; empty for all
+	Free  bool              // only free GPUs
+	User  snapshot.Username // only GPUs that this user is attached to or uses; empty for all
 	Model Model             // only these models
-	Sort  string            // a column's key; empty for hosts as they were named, by index
+	Sort  string            // a column's key; empty for the order of hosts and indices
 	render.Output
 	NoSummary bool
-	Width     int  // of the terminal in characters; 0 if there is none
+	Width     int  // of the terminal in characters; 0 for none
 	Colourful bool // the states
 	Now       time.Time
 }
 
-// Flags are the flags.
+// Flags returns the flags.
 func (o *Flags) Flags() []cli.Flag {
 	return append([]cli.Flag{
 		command.Bool(&o.Free, "free", "only GPUs that are free: neither attached nor used"),
@@ -246,9 +246,9 @@ func (o *Flags) Flags() []cli.Flag {
 	}, command.OutputFlags(&o.Output)...)
 }
 
-// Model selects GPUs by a part of their model's name in any case, with * for any characters and ? for one.
+// Model selects GPUs by a part of their model's name, ignoring case. * is any characters, ? one.
 type Model struct {
-	Pattern string // as it was written; empty for all
+	Pattern string // empty for all
 	read    *regexp.Regexp
 }
 
@@ -258,7 +258,7 @@ func (m *Model) Flag() cli.Flag {
 		"h100*80gb")
 }
 
-// Matches says whether a model is selected. One that isn't known is not.
+// Matches reports whether a model is selected; an unknown one isn't.
 func (m *Model) Matches(model string) bool {
 	if m.Pattern == "" {
 		return true
@@ -270,12 +270,12 @@ func (m *Model) Matches(model string) bool {
 	return m.read.MatchString(model)
 }
 
-// OfModel are the GPUs of the models. What isn't known to be of a model is not.
+// OfModel are the GPUs of the selected models.
 func (o *Flags) OfModel(list []gpus.GPU) []gpus.GPU {
 	return slices.DeleteFunc(slices.Clone(list), func(g gpus.GPU) bool { return !o.Model.Matches(g.Model) })
 }
 
-// Of are the selected GPUs of a host, sorted.
+// Of are the selected GPUs, sorted.
 func (o *Flags) Of(list []gpus.GPU) []gpus.GPU {
 	list = slices.DeleteFunc(o.OfModel(list), func(g gpus.GPU) bool {
 		return o.Free && g.State != gpus.Free || o.User != "" && !slices.Contains(g.Users(), o.User)
@@ -286,7 +286,7 @@ func (o *Flags) Of(list []gpus.GPU) []gpus.GPU {
 	return list
 }
 
-// order is that of --sort, with the largest numbers first and what is unknown last; nil for none.
+// order is that of --sort, with unknown values last; nil for none.
 func (o *Flags) order() func(a, b *gpus.Row) int {
 	for _, c := range gpus.Columns() {
 		switch {

@@ -1,4 +1,4 @@
-// Package history shows the audit log of a host or of a controller: what was done to which user, when and why.
+// Package history shows the audit log of a host or a controller: what was done to which user, when and why.
 package history
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Options is what the flags say that select from a log.
+// Options are the flags that select from a log.
 type Options struct {
 	output       render.Output
 	filter       audit.Filter
@@ -50,7 +50,7 @@ func (o *Options) Flags() []cli.Flag {
 	}, command.OutputFlags(&o.output)...)
 }
 
-// Show prints what the flags select in a log; of the log of a controller only what is about a host, if one is named.
+// Show prints the selected entries of a log; with a host only those about it.
 func (o *Options) Show(p *command.Program, c *cli.Context, path string, host snapshot.Hostname) error {
 	if o.pid < 0 {
 		return command.WrongFlag("pid", " %d: write the number of a process", o.pid)
@@ -106,7 +106,7 @@ type EntriesDocument struct {
 	Entries []audit.HistoryEntry `json:"entries"`
 }
 
-// table has the id of a decision before its reason, in CSV behind all that was there before it.
+// table has the id of a decision before its reason, but last in CSV, which got it later.
 func table(output render.Output, entries []audit.HistoryEntry) *render.Table {
 	columns := []string{"TIME:21", "HOST:12", "USER:10", "WHAT:24", "STATUS:12", "ID:10", "WHY"}
 	last := len(columns) - 1
@@ -142,7 +142,7 @@ func whatOf(e *audit.HistoryEntry) string {
 
 func whyOf(e *audit.HistoryEntry) string {
 	why := strings.Join(e.Why, "; ")
-	if !strings.Contains(why, e.Container) { // as of a process that ends for a cap
+	if !strings.Contains(why, e.Container) { // as for a cap
 		why += " (" + e.Container + ")"
 	}
 	if e.Reason != "" && e.Status != order.StatusTerminated {
@@ -165,14 +165,14 @@ func (o *Options) ControllerFlags() []cli.Flag {
 	)
 }
 
-// ShowController prints what the flags select in the log of a controller, and connects to no host.
+// ShowController prints selected entries of a controller's log. It connects to no host.
 func (o *Options) ShowController(p *command.Program, c *cli.Context) error {
 	path := cmp.Or(o.auditLog, p.Getenv("GENV_AUDIT_LOG"))
 	const another = "name the log of `genv remote enforce --audit-log FILE`"
 	if path == "" || path == "off" {
 		return command.UsageError("missing --audit-log FILE, or GENV_AUDIT_LOG: %s", another)
 	}
-	switch _, err := os.Stat(path); { // an empty answer would say that nothing was done
+	switch _, err := os.Stat(path); { // an empty answer would mean that nothing was done
 	case errors.Is(err, fs.ErrNotExist):
 		return command.UsageError("the log: %w; if no controller has run yet, start it, otherwise %s", err, another)
 	case errors.Is(err, fs.ErrPermission):
@@ -181,7 +181,7 @@ func (o *Options) ShowController(p *command.Program, c *cli.Context) error {
 	case err != nil:
 		return command.UsageError("the log: %w; %s", err, another)
 	}
-	if err := unix.Access(path, unix.R_OK); err != nil { // as of a dry run, which root's account wrote
+	if err := unix.Access(path, unix.R_OK); err != nil { // such as the log of root's dry run
 		return command.UsageError("the log %s: %w; %s", path, err, command.AskWithSudo)
 	}
 	if len(o.host) > 1 {
@@ -230,7 +230,7 @@ func writeStats(p *command.Program, output render.Output, s audit.Stats) error {
 	return t.Write(p.Out)
 }
 
-// Why explains a decision: the one that the argument names, a warning that runs, or the last action.
+// Why explains the decision of the argument, or a pending warning, or the last action.
 func (o *Options) Why(p *command.Program, c *cli.Context, path string) error {
 	id, err := readID(c)
 	if err != nil {
@@ -251,13 +251,13 @@ func (o *Options) Why(p *command.Program, c *cli.Context, path string) error {
 	return writeDecisions(p, o.output, path, id, found, lines)
 }
 
-// WhyFlags are those of Why.
+// WhyFlags are the flags of Why.
 func (o *Options) WhyFlags() []cli.Flag {
 	return append(command.OutputFlags(&o.output), command.Bool(&o.verbose, "verbose,v",
 		"print all that is recorded, with the process and the GPU as they were when they were judged"))
 }
 
-// readID is the id that the argument is; empty for none.
+// readID is the argument; empty for none.
 func readID(c *cli.Context) (string, error) {
 	if c.Args().Len() > 1 {
 		return "", command.UsageError("unexpected argument %q: name one decision", c.Args().Get(1))

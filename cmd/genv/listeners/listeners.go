@@ -1,12 +1,11 @@
-// Package listeners is where a controller serves what it knows: the flags of `genv remote enforce` and `genv remote
-// watch`, and the listeners that they ask for.
+// Package listeners serves the state of a controller: it has the flags of `genv remote enforce` and `genv remote watch`
+// about that, and the listeners.
 //
 //	endpoints, err := flags.Read(c, getenv, once)
 //	open, err := listeners.Open(ctx, endpoints, listeners.Content{Feed: feed}, log)
 //	defer open.Close()
 //
-// All are served by serve, which bounds what clients can do. The flags are read once: a reload changes what is shown,
-// and not where.
+// serve bounds what clients can do. The flags are read once: a reload changes what is shown, not where.
 package listeners
 
 import (
@@ -29,22 +28,22 @@ import (
 	"github.com/seed-3119e985/genv/remote/web"
 )
 
-// Endpoints is what the flags say. The zero value opens nothing.
+// Endpoints are what the flags ask for. The zero value opens nothing.
 type Endpoints struct {
 	Socket  Socket
-	Metrics netip.AddrPort // what Prometheus scrapes
+	Metrics netip.AddrPort // for Prometheus
 	Web     Web
-	Access  string // the path of the file that says who may use the TCP listeners; empty for none
+	Access  string // path of the file about access to TCP listeners; empty for none
 }
 
-// Flags is what the flags of all listeners say.
+// Flags are the flags of all listeners.
 type Flags struct {
 	socket, metrics, web, webConfig string
 	names                           web.Names
 	hosts                           []string
 }
 
-// Flags are the flags.
+// Flags returns the flags.
 func (o *Flags) Flags() []cli.Flag {
 	o.names = web.AllNames
 	return []cli.Flag{
@@ -64,7 +63,7 @@ func (o *Flags) Flags() []cli.Flag {
 	}
 }
 
-// Read checks the flags. once says that the command runs one cycle and ends: there is nothing to look at then.
+// Read checks the flags. once is for a command that runs one cycle, with nothing to look at.
 func (o *Flags) Read(c *cli.Context, getenv func(string) string, once bool) (Endpoints, error) {
 	var config Endpoints
 	var err error
@@ -99,7 +98,7 @@ func needsLoop(flag string) error {
 	return command.WrongFlag(flag, " needs a loop: write an --interval of more than 0")
 }
 
-// Any reports whether anything is to be opened.
+// Any reports whether anything is opened.
 func (config Endpoints) Any() bool { return config.Socket.Path != "" || config.Asked() }
 
 // Asked reports whether a flag or the environment asks for something.
@@ -110,24 +109,24 @@ func (config Endpoints) Asked() bool {
 // Content is what the listeners serve.
 type Content struct {
 	Feed    *live.Feed
-	Metrics *metrics.Exporter // served with everything else, and on a port of their own; nil for none
-	Actions http.Handler      // serves POST /api/v1/actions, on the unix socket only; nil for none
-	Usage   *usage.Reader     // reads who used what; nil for none
-	// Recorded is what was ended before this run, and whether that is all of it; nil for no record.
+	Metrics *metrics.Exporter // served by all listeners, and on a port of their own; nil for none
+	Actions http.Handler      // POST /api/v1/actions, on the unix socket only; nil for none
+	Usage   *usage.Reader     // nil for none
+	// Recorded is what was ended before this run, and whether the list is complete; nil for no record.
 	Recorded func() (list []audit.HistoryEntry, complete bool)
 }
 
-// Listeners are those that are open.
+// Listeners are the open listeners.
 type Listeners struct {
-	Addresses []string // where they listen, for people, in the order of the flags
+	Addresses []string // for people, in the order of the flags
 
 	shown   Content
-	access  *web.Access // of the TCP listeners; nil for everybody who can connect
+	access  *web.Access // to TCP listeners; nil for everybody
 	log     zerolog.Logger
 	closers []func()
 }
 
-// Open opens what config asks for. If it fails, nothing is open.
+// Open opens what config asks for: all or nothing.
 func Open(ctx context.Context, config Endpoints, shown Content, log zerolog.Logger) (*Listeners, error) {
 	l := &Listeners{shown: shown, log: log}
 	for _, open := range []func() error{
@@ -144,7 +143,7 @@ func Open(ctx context.Context, config Endpoints, shown Content, log zerolog.Logg
 	return l, nil
 }
 
-// Close closes all, and ends what is being answered.
+// Close closes all listeners, and ends open requests.
 func (l *Listeners) Close() {
 	for _, closer := range l.closers {
 		closer()
@@ -152,13 +151,13 @@ func (l *Listeners) Close() {
 	l.closers = nil
 }
 
-// serve answers requests that come over a listener until Close. address is for people.
+// serve answers requests until Close. address is for people.
 func (l *Listeners) serve(listener net.Listener, handler http.Handler, address string) {
 	failed, stop := socket.Serve(listener, handler)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := <-failed; err != http.ErrServerClosed { //nolint:errorlint // Serve returns it as it is
+		if err := <-failed; err != http.ErrServerClosed { //nolint:errorlint // Serve doesn't wrap it
 			l.log.Error().Err(err).Str("address", address).Msg("serving ended; the cycles continue")
 		}
 	}()
@@ -166,8 +165,8 @@ func (l *Listeners) serve(listener net.Listener, handler http.Handler, address s
 	l.closers = append(l.closers, func() { stop(); <-ended })
 }
 
-// openMetrics serves only what Prometheus needs. On loopback another site could make browsers read it (DNS rebinding),
-// so there the name is checked. Without --web-config anyone who reaches the port may read it.
+// openMetrics serves only metrics. On loopback it checks the host name, because another site could make browsers read
+// them (DNS rebinding). Without --web-config anyone who reaches the port may read them.
 func (l *Listeners) openMetrics(ctx context.Context, at netip.AddrPort) error {
 	if !at.IsValid() {
 		return nil
@@ -201,10 +200,10 @@ func (l *Listeners) mountMetrics(mux *http.ServeMux, hideUsers bool) {
 	}
 }
 
-// Socket is the unix socket for the live view and for programs.
+// Socket is the unix socket for the live view and programs.
 type Socket struct {
 	Path     string // absolute; empty for none
-	Required bool   // it was asked for: otherwise one that can't be opened is a warning
+	Required bool   // asked for: a failure is an error, not a warning
 }
 
 func (o *Flags) readSocket(c *cli.Context, getenv func(string) string, once bool) (Socket, error) {

@@ -17,15 +17,15 @@ import (
 	"github.com/seed-3119e985/genv/remote/web"
 )
 
-// Web is where the web page is served, and to whom.
+// Web is the address and the audience of the web page.
 type Web struct {
 	Unix    string         // path of a socket; empty for TCP
 	Address netip.AddrPort // of TCP
 	Names   web.Names
-	Hosts   []string // names besides those of loopback
+	Hosts   []string // names besides loopback's
 }
 
-// Page is the address of the page in people's browsers; empty if no name of it is known.
+// Page is the page's address in browsers; empty if its name is unknown.
 func (w *Web) Page() string {
 	switch {
 	case !w.asked() || len(w.Hosts) == 0:
@@ -33,7 +33,7 @@ func (w *Web) Page() string {
 	case w.exposed() && w.Address.Port() != 443:
 		return "https://" + net.JoinHostPort(w.Hosts[0], strconv.Itoa(int(w.Address.Port())))
 	}
-	return "https://" + w.Hosts[0] // of a proxy in front
+	return "https://" + w.Hosts[0] // behind a proxy
 }
 
 func (w *Web) asked() bool { return w.Unix != "" || w.Address.IsValid() }
@@ -67,8 +67,8 @@ func (w *Web) readAddress(text string) (err error) {
 	return err
 }
 
-// check refuses what would show the fleet to those who may not see it, or would only refuse. checkAccess does the rest,
-// once the file of --web-config is read.
+// check refuses what would show the fleet to the wrong people, or only refuse them. checkAccess completes it when the
+// file of --web-config is read.
 func (w *Web) check(hasFile bool) error {
 	for _, host := range w.Hosts {
 		hasPort := strings.Contains(host, ":") && net.ParseIP(strings.Trim(host, "[]")) == nil
@@ -160,7 +160,7 @@ func (l *Listeners) openAccess(path string) (err error) {
 	return nil
 }
 
-// listenTCP opens a port, with TLS if the file of --web-config has a certificate. The URL is for people.
+// listenTCP opens a port, with TLS if --web-config has a certificate. The URL is for people.
 func (l *Listeners) listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, string, error) {
 	listener, err := socket.ListenTCP(ctx, at.Addr().String(), int(at.Port()))
 	if err != nil {
@@ -173,7 +173,7 @@ func (l *Listeners) listenTCP(ctx context.Context, at netip.AddrPort) (net.Liste
 	return listener, "http" + url, nil
 }
 
-// readAddress reads an address of this machine and a port, such as example, from a flag; or is what else it takes.
+// readAddress parses a flag's address and port, such as example; or is its other form, for the error.
 func readAddress(flag, text, example, or string) (at netip.AddrPort, err error) {
 	host, after, err := net.SplitHostPort(text)
 	port, notANumber := strconv.ParseUint(after, 10, 16)

@@ -1,6 +1,6 @@
-// Package monitoring runs `genv monitor` and `genv remote monitor`: their flags, the loop that collects, the HTTP
-// server that Prometheus scrapes, and the configuration files for Prometheus and Grafana. It doesn't know how hosts are
-// reached; package remote/metrics has the names of the metrics.
+// Package monitoring runs `genv monitor` and `genv remote monitor`: flags, the collecting loop, the HTTP server for
+// Prometheus, and configuration files for Prometheus and Grafana. It doesn't know how hosts are reached. Package
+// remote/metrics names the metrics.
 package monitoring
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// Run collects and serves the metrics until ctx ends, or until they can't be served. collect asks all hosts once, takes
-// at most patience, and returns those that answered. Its error ends the run.
+// Run collects and serves metrics until ctx ends or serving fails. collect asks all hosts once, within patience, and
+// returns those that answered. Its error ends the run.
 func Run(
 	ctx context.Context, p *command.Program, config ExportConfig,
 	collect func(context.Context) ([]metrics.Scraped, error),
@@ -58,7 +58,7 @@ func Run(
 		if err != nil {
 			return err
 		}
-		if ctx.Err() == nil { // a collection that was interrupted says nothing about the hosts
+		if ctx.Err() == nil { // else the collection is incomplete
 			e.publish(metrics.Genv143(hosts), begun)
 			warn(p, hosts, warned)
 		}
@@ -72,7 +72,7 @@ func Run(
 	}
 }
 
-// warn says what is missing in the metrics of hosts, and again only when that changes.
+// warn prints what a host's metrics lack, and again when that changes.
 func warn(p *command.Program, hosts []metrics.Scraped, warned map[snapshot.Hostname]string) {
 	for i := range hosts {
 		name, missing := hosts[i].Name, hosts[i].Missing()
@@ -88,10 +88,10 @@ func warn(p *command.Program, hosts []metrics.Scraped, warned map[snapshot.Hostn
 	}
 }
 
-// exporter is an http.Handler of the last collection, safe for concurrent use. A scrape collects nothing.
+// exporter serves the last collection. It is safe for concurrent use.
 type exporter struct {
 	now    func() time.Time
-	maxAge time.Duration // older metrics are not shown
+	maxAge time.Duration // older metrics are not served
 
 	mu   sync.Mutex
 	text []byte
@@ -128,15 +128,15 @@ func (e *exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ExportConfig is what the flags of `genv monitor` say.
+// ExportConfig are the flags of `genv monitor`.
 type ExportConfig struct {
-	Address   string // where the server listens; an IP address
+	Address   string // IP address of the server
 	Port      int    // 0 for any free one
 	Interval  time.Duration
 	ConfigDir string // absolute
 }
 
-// Flags are those of genv 1.4.3, and the address.
+// Flags returns the flags of genv 1.4.3, and the address.
 func (config *ExportConfig) Flags(getenv func(string) string) []cli.Flag {
 	*config = ExportConfig{
 		Address: "127.0.0.1", Port: 8000, Interval: 10 * time.Second, ConfigDir: filepath.Join(disk.Dir(getenv),
@@ -153,7 +153,7 @@ func (config *ExportConfig) Flags(getenv func(string) string) []cli.Flag {
 	}
 }
 
-// Check checks what the flags say.
+// Check checks the flags.
 func (config *ExportConfig) Check() (err error) {
 	if config.Port < 0 || config.Port > 65535 {
 		return command.WrongFlag("port", " %d: write a number from 1 to 65535, or 0 for any free port", config.Port)
@@ -174,7 +174,7 @@ func (config *ExportConfig) Check() (err error) {
 	return nil
 }
 
-// target is where a Prometheus on this machine finds the server.
+// target is the server's address for a Prometheus on this machine.
 func (config *ExportConfig) target(port int) string {
 	host := config.Address
 	if ip := net.ParseIP(host); ip.IsUnspecified() || ip.Equal(net.IPv4(127, 0, 0, 1)) {
@@ -186,7 +186,7 @@ func (config *ExportConfig) target(port int) string {
 //go:embed files
 var templates embed.FS
 
-// published are the configuration files with their templates, at the paths of genv 1.4.3.
+// published are the configuration files, at 1.4.3's paths.
 var published = []struct{ path, template string }{
 	{"prometheus/prometheus.yml", "prometheus.yml"},
 	{"grafana/grafana.ini", "grafana.ini"},
@@ -200,13 +200,13 @@ func (config *ExportConfig) file(template string, port int) ([]byte, error) {
 	if err != nil || strings.HasSuffix(template, ".json") {
 		return text, err
 	}
-	scrape := fmt.Sprintf("%dms", max(config.Interval.Milliseconds(), 1)) // each collection once
+	scrape := fmt.Sprintf("%dms", max(config.Interval.Milliseconds(), 1)) // scrape each collection once
 	return []byte(strings.NewReplacer("DIR", config.ConfigDir, "TARGET", config.target(port), "INTERVAL",
 		scrape).Replace(string(text))), nil
 }
 
-// publish writes the configuration files. Users who start Prometheus or Grafana trust them, and all may write to the
-// folder above theirs: so no link is followed, and a folder that another user made or may write to is refused.
+// publish writes the configuration files. Prometheus and Grafana trust them, and all users may write to the folder
+// above. So it follows no link, and refuses a folder that another user made or may write to.
 func publish(config ExportConfig, port int, getenv func(string) string) error {
 	root, err := openFolder(config.ConfigDir, disk.Dir(getenv))
 	if err != nil {
@@ -229,7 +229,7 @@ func publish(config ExportConfig, port int, getenv func(string) string) error {
 func openFolder(path, stateDir string) (*folder.Folder, error) {
 	above, open := filepath.Dir(path), folder.Open // the state folder is for all users
 	if state, err := filepath.Abs(stateDir); err != nil || above != state {
-		if err := os.MkdirAll(above, 0o755); err != nil { // for this one
+		if err := os.MkdirAll(above, 0o755); err != nil { // for this user
 			return nil, err
 		}
 		open = folder.OpenExisting
@@ -242,7 +242,7 @@ func openFolder(path, stateDir string) (*folder.Folder, error) {
 	return private(parent, filepath.Base(path))
 }
 
-// private opens a folder to which only its owner can write, this user or root, and creates it if it is missing.
+// private opens or creates a folder that only its owner, this user or root, can write to.
 func private(parent *folder.Folder, name string) (*folder.Folder, error) {
 	dir, err := parent.Sub(name)
 	if errors.Is(err, fs.ErrNotExist) {

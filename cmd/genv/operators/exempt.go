@@ -48,7 +48,7 @@ type exemptOptions struct {
 	revoke               string
 }
 
-// exemptCommand asks the running controller, or else changes the folder of the stopped one. Package operator decides.
+// exemptCommand asks the running controller, or changes the stopped one's folder. Package operator decides.
 func exemptCommand(p command.Program) *cli.Command {
 	o := &exemptOptions{controllerOptions: controllerOptions{Program: p}}
 	return &cli.Command{
@@ -88,7 +88,7 @@ func (o *controllerOptions) controllerFlags() []cli.Flag {
 	}
 }
 
-// read is the action that the flags ask for; nil to list, or to revoke.
+// read is the action of the flags; nil to list or to revoke.
 func (o *exemptOptions) read() (*operator.Action, error) {
 	says := len(o.host) > 0 || o.user+o.device+string(o.rule)+o.from != "" || o.length != 0
 	switch {
@@ -220,12 +220,12 @@ func (o *exemptOptions) write(d *ExemptDocument) error {
 }
 
 type knownNames struct {
-	hosts, users []string                // of the controller: users who have or use GPUs; no hosts if they aren't known
+	hosts, users []string                // known to the controller; users have or use GPUs; no hosts if unknown
 	account      func(name string) error // of this machine
 	accounts     func() []string         // for suggestions
 }
 
-// checkNames refuses a host or a user that certainly doesn't exist, and warns where that can't be known.
+// checkNames refuses hosts and users that certainly don't exist, and warns if that is unknown.
 func (o *controllerOptions) checkNames(ctx context.Context, at exemptions, actions ...operator.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // a directory service may be slow, or down
 	defer cancel()
@@ -257,7 +257,7 @@ func (o *controllerOptions) checkNames(ctx context.Context, at exemptions, actio
 	return nil
 }
 
-// check returns an error if a host or a user certainly doesn't exist, and a warning if nothing can be said about the
+// check returns an error for a host or user that certainly doesn't exist, and a warning if that is unknown about the
 // user. Either name may be empty.
 func (k *knownNames) check(host, user string) (warning string, err error) {
 	if host != "" && len(k.hosts) > 0 && !slices.Contains(k.hosts, host) {
@@ -284,7 +284,7 @@ func (k *knownNames) check(host, user string) (warning string, err error) {
 		"on the hosts, name it under `exempt:` in the policy", text.Shown(user), hint)
 }
 
-// isUID reports whether a user is one without a name, as "uid 1004".
+// isUID reports whether a user has no name, as "uid 1004".
 func isUID(name string) bool {
 	n, found := strings.CutPrefix(name, "uid ")
 	_, err := strconv.ParseUint(n, 10, 32)

@@ -26,12 +26,12 @@ import (
 	"github.com/seed-3119e985/genv/remote/statedir"
 )
 
-// exemptions are those of a controller that runs, or of the folder of one that doesn't.
+// exemptions are those of a running controller, or of the folder of a stopped one.
 type exemptions interface {
 	where() (socket, stateDir string)
 	state(ctx context.Context) (operator.State, error)
 	act(ctx context.Context, a *operator.Action) (string, error)
-	names(ctx context.Context) (hosts, users []string) // none if they aren't known
+	names(ctx context.Context) (hosts, users []string) // none if unknown
 	close()
 }
 
@@ -65,7 +65,7 @@ type runningController struct {
 func (r *runningController) where() (path, stateDir string) { return r.path, "" }
 func (r *runningController) close()                         { r.client.Close() }
 
-// state waits 20 s for the first cycle of a controller, before which it shows no exemptions.
+// state waits 20 s for a controller's first cycle, before which it shows no exemptions.
 func (r *runningController) state(ctx context.Context) (operator.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -126,7 +126,7 @@ func (o *controllerOptions) stoppedController(readOnly bool) (*stoppedController
 		if err := audit.Check(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, command.WrongFlag("audit-log", ": %w; nothing was done", err)
 		}
-		s.log = &audit.Log{Path: path, MaxBytes: 1 << 62} // the controller decides when it is rotated
+		s.log = &audit.Log{Path: path, MaxBytes: 1 << 62} // only the controller rotates it
 	}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, command.WrongFlag("state-dir", ": %w", err)
@@ -134,11 +134,11 @@ func (o *controllerOptions) stoppedController(readOnly bool) (*stoppedController
 	var err error
 	s.store, err = statedir.Open(dir)
 	target, _ := filepath.EvalSymlinks(dir)
-	owner, _ := command.OtherOwner(target) // without it the error alone is said
+	owner, _ := command.OtherOwner(target) // optional in the error
 	switch {
 	case errors.Is(err, statedir.ErrInUse) && readOnly:
 	case errors.Is(err, statedir.ErrInUse):
-		_ = s.store.Close() // it was only read
+		_ = s.store.Close() // nothing was written
 		return nil, command.UsageError("%w, and its socket was not found: name it with --socket PATH", err)
 	case err != nil && owner != "":
 		return nil, command.UsageError("%s belongs to %s, the controller's account: %s, "+
@@ -151,7 +151,7 @@ func (o *controllerOptions) stoppedController(readOnly bool) (*stoppedController
 }
 
 func (s *stoppedController) where() (path, stateDir string) { return "", s.dir }
-func (s *stoppedController) close()                         { _ = s.store.Close() } // what was done is on the disk
+func (s *stoppedController) close()                         { _ = s.store.Close() } // act has written everything
 
 func (s *stoppedController) state(context.Context) (operator.State, error) {
 	now := s.Now()
@@ -189,7 +189,7 @@ func (s *stoppedController) checkRule(e policy.Exemption) error {
 		file, err = policycheck.ReadPolicy(path)
 	}
 	if err != nil {
-		file = policy.Default() // it may be a rule all the same
+		file = policy.Default() // the rule may still be known
 	}
 	if wrong := e.CheckRule(file); wrong != nil {
 		return command.WrongFlag("rule", ": %w", errors.Join(wrong, err))
@@ -199,7 +199,7 @@ func (s *stoppedController) checkRule(e policy.Exemption) error {
 
 func (s *stoppedController) names(context.Context) (hosts, users []string) {
 	selection := inventory.Selection{DefaultFiles: command.ConfigPaths(s.Getenv, command.HostsFile)}
-	list, _, _ := inventory.Known(selection, command.OpenAtOnce) // after an error the hosts aren't known
+	list, _, _ := inventory.Known(selection, command.OpenAtOnce) // an error means that the hosts are unknown
 	for i := range list {
 		hosts = append(hosts, list[i].Name)
 	}

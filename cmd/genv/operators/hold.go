@@ -1,5 +1,5 @@
-// Package operators has the commands with which operators tell a controller what not to do: `genv remote exempt`,
-// `hold` and `release`. The controller runs, or has left its state in a folder.
+// Package operators has the commands by which operators restrain a controller: `genv remote exempt`, `hold` and
+// `release`. The controller runs, or has left its state in a folder.
 package operators
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Commands are those of `genv remote`.
+// Commands returns the commands of `genv remote`.
 func Commands(with command.Program) []*cli.Command {
 	return []*cli.Command{
 		exemptCommand(with),
-		// Hosts are held by an exemption for as long as one may last.
+		// The hold of a host is an exemption of the maximum length.
 		holdOrRelease(with, "hold", "have rules do nothing until genv remote release: on all hosts, or on some for at "+
 			"most 30 days", operator.Action{Kind: operator.Hold},
 			operator.Action{Kind: operator.Exempt, Hours: policy.MaxExemption.Hours()}),
@@ -63,7 +63,7 @@ func holdOrRelease(p command.Program, name, usage string, forAll, forOne operato
 	}
 }
 
-// hostsToHold are the hosts that are named; one without a name for all.
+// hostsToHold are the named hosts; one without a name for all.
 func (o *controllerOptions) hostsToHold(named []string) ([]snapshot.Hostname, error) {
 	if len(named) == 0 {
 		return []snapshot.Hostname{""}, nil
@@ -78,7 +78,7 @@ func (o *controllerOptions) hostsToHold(named []string) ([]snapshot.Hostname, er
 	return hosts, err
 }
 
-// said is what was done. Of a host the controller says that it is exempt.
+// said describes what was done. The controller calls the hold of a host an exemption.
 func (o *controllerOptions) said(a *operator.Action, done string) string {
 	switch {
 	case a.Host == "":
@@ -90,7 +90,7 @@ func (o *controllerOptions) said(a *operator.Action, done string) string {
 	return fmt.Sprintf("ended the hold of host %s", a.Host)
 }
 
-// operate has actions done. Those that change nothing are warnings, as long as one changes something.
+// operate sends actions. Those without effect are warnings if any has an effect.
 func (o *controllerOptions) operate(c *cli.Context, actions []operator.Action) error {
 	at, err := o.exemptions(c, false)
 	if err != nil {

@@ -31,14 +31,14 @@ type CapDocument struct {
 	Rows     []CapUsage `json:"rows"`                     // the most first
 }
 
-// CapUsage is for how long somebody has had GPUs.
+// CapUsage is a person's usage.
 type CapUsage struct {
 	User    snapshot.Username `json:"user"`
 	Seconds int64             `json:"seconds"`
 	Limit   *int64            `json:"limit_seconds,omitempty"` // missing for a shared one, and without a cap
 }
 
-// capReport prints the running period of a cap of GPU hours, as the controllers last kept it.
+// capReport prints the running period of a cap of GPU hours, as controllers last saved it.
 func (p *options) capReport(ctx context.Context) error {
 	file, err := policyFile(p.policy)
 	if err != nil {
@@ -137,7 +137,7 @@ func (p *options) writeCap(d *CapDocument) error {
 	return nil
 }
 
-// capHours are hours for people, to half a minute.
+// capHours are hours for people, rounded to half a minute.
 func capHours(seconds *int64) string {
 	if seconds == nil {
 		return "none"

@@ -1,5 +1,5 @@
-// Package report has the command `genv remote report`, which says who used which GPUs over time, and the flags with
-// which `genv remote enforce` keeps that. It reads the controller's folder or a server, and connects to no host.
+// Package report has `genv remote report`, which prints who used which GPUs, and the flags of `genv remote enforce` for
+// recording that. It reads the controller's folder or a server, and connects to no host.
 //
 //	commands = append(commands, report.Command(program))
 package report
@@ -33,12 +33,12 @@ import (
 
 type options struct {
 	command.Program
-	stateDir     string // where controllers keep usage
+	stateDir     string // of controllers
 	url, fleet   string // of a PostgreSQL database
 	output       render.Output
 	since, until string
 	by, policy   string
-	cap          string // of GPU hours, whose running period is asked for
+	cap          string // of GPU hours: show its running period
 	top          int
 }
 
@@ -102,12 +102,12 @@ func (p *options) run(c *cli.Context) error {
 	}
 	d.Top(p.top)
 	if now := p.Now().Truncate(time.Second); d.Until.After(now) {
-		d.Until = now // the hour that isn't over counts as far as it is known
+		d.Until = now // the present hour isn't complete
 	}
 	return write(&p.Program, d, p.output)
 }
 
-// openToRead opens the server, or the file with a name; missing says that there is none.
+// openToRead opens the server, or the file with a name; missing is the message if there is none.
 func (p *options) openToRead(ctx context.Context, name, missing string) (*store.Store, error) {
 	path, err := p.file(name, missing)
 	if err != nil {
@@ -125,9 +125,9 @@ func (p *options) openToRead(ctx context.Context, name, missing string) (*store.
 	return nil, fmt.Errorf("the usage database: %w", err)
 }
 
-// file is the path of the database; empty for one on a server, which has a right URL.
+// file is the path of the database; empty for a server, after a check of its URL.
 func (p *options) file(name, missing string) (path string, err error) {
-	inFile := p.url == "" || p.url == on || p.url == off // as `enforce:` in config.yaml may say
+	inFile := p.url == "" || p.url == on || p.url == off // `enforce:` in config.yaml may set these
 	switch {
 	case inFile && p.fleet != "":
 		return "", command.WrongFlag("usage-fleet", " is for --usage-db postgres://…")
@@ -140,7 +140,7 @@ func (p *options) file(name, missing string) (path string, err error) {
 	return "", nil
 }
 
-// find finds a file in the folder of the only controller that has it; missing says that there is none in the folders.
+// find finds the one controller's folder with a file; missing is the message if there is none.
 func (p *options) find(name, missing string) (path string, err error) {
 	dirs := enforcement.ControllerDirs(p.Getenv, p.stateDir)
 	var found []string
@@ -181,7 +181,7 @@ func (p *options) query() (q usage.Query, err error) {
 	return usage.Query{By: p.by, Since: since.Unix(), Until: until.Unix(), Days: p.output.Format == html}, nil
 }
 
-// checkOwner refuses the file of another user, even to root: SQLite would trust it, and write files next to it.
+// checkOwner refuses another user's file, even for root: SQLite would trust it, and write files next to it.
 func checkOwner(path string) error {
 	owner, err := command.OtherOwner(path)
 	if err != nil {
@@ -208,7 +208,7 @@ func write(p *command.Program, d *usage.Report, output render.Output) error {
 	return writeText(p, d, output)
 }
 
-// writeCSV prints the figures as they are in JSON, under the same names.
+// writeCSV uses the names and values of JSON.
 func writeCSV(w io.Writer, d *usage.Report, output render.Output) error {
 	t := output.Table("key", "attached_seconds", "used_seconds", "computing_seconds", "idle_seconds", "unknown_seconds",
 		"unmeasured_seconds", "memory_mib_seconds", "share", "peak_devices", "findings", "terminated", "detached")
@@ -272,11 +272,11 @@ func keyOf(by, key string) string {
 	return text.PrintableLines(usage.Shown(by, key))
 }
 
-// table is the rows as text, with as many columns as fit into a width; all with 0.
+// table is text with as many columns as fit into a width; all with 0.
 func table(d *usage.Report, output render.Output, width int) string {
 	t := draw.Table{Rows: make([]draw.TableRow, len(d.Rows))}
 	names := strings.ToUpper(d.By) + " ATTACHED SHARE USED COMPUTING IDLE UNKNOWN PEAK FINDINGS ENDED DETACHED"
-	order := []int{0, 0, 6, 7, 3, 8, 2, 4, 5, 1, 1} // in which they are left out on a narrow terminal; 0 for never
+	order := []int{0, 0, 6, 7, 3, 8, 2, 4, 5, 1, 1} // of leaving out on a narrow terminal; 0 for never
 	for i, name := range strings.Fields(names) {
 		if output.NoHeader {
 			name = ""

@@ -26,9 +26,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// UsageFlags is what the flags say about whether a controller keeps who used what.
+// UsageFlags are the flags about recording usage.
 type UsageFlags struct {
-	URL     string        // of a server; on for a file, off for none
+	URL     string        // a server's, or "on" for a file, or "off"
 	names   time.Duration // 0 for as long as the usage
 	options store.Options
 
@@ -36,7 +36,7 @@ type UsageFlags struct {
 	log zerolog.Logger
 }
 
-// Flags are the flags.
+// Flags returns the flags.
 func (o *UsageFlags) Flags() []cli.Flag {
 	o.URL, o.options.KeepDays = on, store.DefaultKeepDays
 	return []cli.Flag{
@@ -55,11 +55,11 @@ const (
 	on  = "on"
 	off = "off"
 
-	minKeep = 24 * time.Hour // for which usage is kept at least: less is no use
+	minKeep = 24 * time.Hour // less is of no use
 )
 
-// Read returns what opens the usage database in the folder of a controller, or on a server; nil for none. leader is the
-// key of the controllers' election; empty for none.
+// Read returns a function that opens the usage database in the controller's folder, or on a server; nil for none.
+// leader is the key of the election; empty for none.
 func (o *UsageFlags) Read(
 	p *command.Program, leader string, log zerolog.Logger,
 ) (func(string) (*usage.Recorder, func(func() map[string][]string) *usage.Reader), error) {
@@ -72,7 +72,7 @@ func (o *UsageFlags) Read(
 			text.FormatDuration(o.names))
 	}
 	if o.URL == off {
-		return nil, nil //nolint:nilnil // none is asked for
+		return nil, nil //nolint:nilnil // off
 	}
 	o.now, o.log, o.options.In = p.Now, log, time.Local
 	o.options.KeepHours = min(o.options.KeepDays, store.DefaultKeepHours)
@@ -141,7 +141,7 @@ func policyFile(path string) (*policy.File, error) {
 	return policycheck.ReadPolicy(path)
 }
 
-// groupsOf are the groups of users: of the given ones, by name, or else the account's primary group on this machine.
+// groupsOf maps users to their groups among the given ones, or to the account's primary group on this machine.
 func groupsOf(ctx context.Context, groups map[string][]string, users []string) func(user string) []string {
 	of := make(map[string][]string)
 	for group, members := range groups {
@@ -168,11 +168,11 @@ func groupsOf(ctx context.Context, groups map[string][]string, users []string) f
 	}
 }
 
-// primaryGroups asks the system for the groups of users. Those that it doesn't know have none.
+// primaryGroups asks the system for groups. Unknown users have none.
 func primaryGroups(ctx context.Context, getent policycheck.Getent, users []string) map[string]string {
 	found := make(map[string]string)
 	for part := range slices.Chunk(users, 200) {
-		accounts, _ := getent(ctx, "passwd", part...) // it fails if it doesn't know one of them
+		accounts, _ := getent(ctx, "passwd", part...) // it fails if one is unknown
 		gids := make(map[string]string)
 		for _, account := range nss.ParseAccounts(accounts) {
 			gids[account.Name] = fmt.Sprint(account.GID)
@@ -196,14 +196,14 @@ func primaryGroups(ctx context.Context, getent policycheck.Getent, users []strin
 	return found
 }
 
-// keyFile has the key of pseudonyms, in the folder of a controller. With the same key a user has the same pseudonym,
-// and who has it can find out the user's name.
+// keyFile has the key of pseudonyms, in a controller's folder. The same key gives the same pseudonyms, and whoever has
+// it can find out names.
 const (
 	keyFile = "pseudonyms.key"
 	keySize = 32 // bytes
 )
 
-// pseudonyms replace names of users after a time, if it isn't 0. dir is the folder in which a loop keeps its memory.
+// pseudonyms replaces names of users after a time; nil for 0. dir is the folder of the loop's memory.
 func pseudonyms(dir string, after time.Duration) (func(user string) string, error) {
 	if after == 0 {
 		return nil, nil
@@ -215,14 +215,14 @@ func pseudonyms(dir string, after time.Duration) (func(user string) string, erro
 	return func(user string) string { return usage.Pseudonym(key, user) }, nil
 }
 
-// ensureKey reads the key in a folder, and makes it if there is none. It is safe on disk before it is used.
+// ensureKey reads a folder's key, and creates it if missing. The key is synced to disk before it is used.
 func ensureKey(dir string) ([]byte, error) {
 	opened, err := folder.OpenExisting(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer opened.Close()
-	file, err := opened.Lock(keyFile, 10*time.Second) // another process may be making it
+	file, err := opened.Lock(keyFile, 10*time.Second) // another process may be creating it
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func ensureKey(dir string) ([]byte, error) {
 	info, err := file.Stat()
 	if err == nil && info.Size() == 0 {
 		key := make([]byte, keySize)
-		_, _ = rand.Read(key) // it never fails
+		_, _ = rand.Read(key) // never fails
 		_, err = file.Write(key)
 		err = errors.Join(err, file.Sync(), opened.Sync())
 	}
