@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -46,30 +47,50 @@ type asking struct {
 	ctx    context.Context //nolint:containedctx // it is for as long as the loop
 	cancel context.CancelFunc
 
-	answers  mailbox[hostAnswer]
-	underWay map[string]bool // the hosts that are being asked, by name; true for those asked at the last tick
-	open     int             // hosts that were asked at the last tick, and have not answered
-	done     bool            // all have answered, and no event has said so yet
+	answers mailbox[hostAnswer]
+	hosts   map[string]bool // that are being asked, by name; true for those asked at the last tick
+	open    int             // hosts that were asked at the last tick, and have not answered
+	done    bool            // all have answered, and no event has said so yet
+
+	watch *wake.Watch                // asks hosts between ticks, when something happens there; nil for none
+	again map[snapshot.Hostname]bool // the hosts that were asked again since the last tick
 }
 
-// tick asks all hosts that are not being asked: first those that don't wait for their turn.
-func (a *asking) tick(asker Survey, now func() time.Time, round int, turns map[string]time.Time) {
+// tick asks all hosts that are not being asked. First come those that don't wait for their turn.
+func (a *asking) tick(asker Survey, now func() time.Time, round int, interval time.Duration) {
+	turns := a.turns(asker.Hosts, interval)
 	asker.Hosts = slices.DeleteFunc(slices.Clone(asker.Hosts), func(h remote.Host) bool {
-		_, asked := a.underWay[h.Name]
+		_, asked := a.hosts[h.Name]
 		return asked
 	})
 	slices.SortStableFunc(asker.Hosts, func(a, b remote.Host) int { return turns[a.Name].Compare(turns[b.Name]) })
-	for name := range a.underWay {
-		a.underWay[name] = false
+	for name := range a.hosts {
+		a.hosts[name] = false
 	}
-	a.open, a.done = len(asker.Hosts), len(asker.Hosts) == 0
+	a.open, a.done, a.again = len(asker.Hosts), len(asker.Hosts) == 0, make(map[snapshot.Hostname]bool)
 	a.ask(asker, now, round, true, turns)
+}
+
+// turns are when hosts that listen are asked at a tick. They can wait, since events say what happens there.
+func (a *asking) turns(hosts []remote.Host, interval time.Duration) map[string]time.Time {
+	turns := make(map[string]time.Time)
+	var listening []string
+	for _, h := range hosts {
+		if a.watch.Listens(h.Name) {
+			listening = append(listening, h.Name)
+		}
+	}
+	gap, begun := wake.Spread(len(listening), interval), time.Now()
+	for i, name := range listening {
+		turns[name] = begun.Add(time.Duration(i) * gap)
+	}
+	return turns
 }
 
 // ask asks hosts. Each gets an answer, if only that it was not asked.
 func (a *asking) ask(asker Survey, now func() time.Time, round int, atTick bool, turns map[string]time.Time) {
 	for _, h := range asker.Hosts {
-		a.underWay[h.Name] = atTick
+		a.hosts[h.Name] = atTick
 	}
 	a.answers.work.Go(func() {
 		results := Ask(a.ctx, &asker, func(ctx context.Context, h remote.Host) (begun bool, err error) {
@@ -118,6 +139,58 @@ func Ask[T any](
 	})
 }
 
+// noteAnswer notes that a host has answered, and reports whether it was asked at the last tick.
+func (a *asking) noteAnswer(answer *hostAnswer) (atTick bool) {
+	atTick = a.hosts[answer.name]
+	delete(a.hosts, answer.name)
+	if atTick {
+		a.open--
+		a.done = a.open == 0
+	}
+	return atTick
+}
+
+// askAgain asks hosts at once, under the names that answered. With once, it asks each at most once before the next tick.
+func (a *asking) askAgain(
+	asker Survey, now func() time.Time, fleet *knownFleet, names []snapshot.Hostname, once bool,
+) {
+	slices.Sort(names)
+	asker.Hosts, asker.Progress, asker.StopAtFailure = nil, nil, false
+	for _, name := range slices.Compact(names) {
+		h := fleet.reached[name]
+		if _, asked := a.hosts[h.Name]; asked || once && a.again[name] {
+			continue
+		}
+		a.again[name] = true
+		asker.Hosts = append(asker.Hosts, h)
+	}
+	if len(asker.Hosts) > 0 {
+		a.ask(asker, now, fleet.round, false, nil)
+	}
+}
+
+// listen waits for events of the hosts that answered. With a nil link hosts are asked at ticks only.
+func (a *asking) listen(link wake.Link, fleet *knownFleet) {
+	if link == nil {
+		return
+	}
+	if a.watch == nil {
+		a.watch = wake.Start(link)
+	}
+	hosts := make([]remote.Host, 0, len(fleet.Cluster.Hosts))
+	for i := range fleet.Cluster.Hosts {
+		if h := &fleet.Cluster.Hosts[i]; h.Snapshot != nil {
+			hosts = append(hosts, fleet.reached[h.Name])
+		}
+	}
+	a.watch.Watch(hosts)
+}
+
+func (a *asking) stopListening() {
+	a.watch.Close()
+	a.watch = nil
+}
+
 // mailbox has what goroutines have finished. They don't wait until it is taken.
 type mailbox[T any] struct {
 	work sync.WaitGroup // of these goroutines
@@ -153,17 +226,6 @@ func (m *mailbox[T]) take() []T {
 	list := m.list
 	m.list = nil
 	return list
-}
-
-// noteAnswer notes that a host has answered, and reports whether it was asked at the last tick.
-func (a *asking) noteAnswer(answer *hostAnswer) (atTick bool) {
-	atTick = a.underWay[answer.name]
-	delete(a.underWay, answer.name)
-	if atTick {
-		a.open--
-		a.done = a.open == 0
-	}
-	return atTick
 }
 
 // Snapshotter collects snapshots again and again. It is not safe for concurrent use.

@@ -5,7 +5,7 @@
 //	c := &controller.Controller{Options: controller.Options{Survey: fleet, Policy: policy, Now: time.Now}}
 //	err := controller.Loop(ctx, c, controller.LoopOptions{Interval: 10 * time.Second}, show)
 //
-// Loop takes one event after the other (events.go), and Controller.cycle is what happens at each. Only Delivery.Send
+// Loop takes one event after the other (events.go), and Controller.enforce is what happens at each. Only Delivery.Send
 // changes hosts, besides leases and allowances, which go with the question for a snapshot. The package prints nothing:
 // a Round has what was seen, concluded and done, and Sinks get the events.
 package controller
@@ -61,9 +61,9 @@ func (c *Controller) Configure(options Options) {
 	c.fleet = c.fleet.of(options.Hosts)
 }
 
-// cycle is what happens at an event: what came in is judged with all that is known, and acted on. It returns the hosts
-// to ask at once.
-func (c *Controller) cycle(ctx context.Context, e *loopEvent) (ask []snapshot.Hostname) {
+// enforce is what happens at an event: all hosts are judged with what came in, and the plan is carried out. It returns
+// the hosts to ask at once.
+func (c *Controller) enforce(ctx context.Context, e *loopEvent) (ask []snapshot.Hostname) {
 	c.learn(e.ended)
 	c.see(e.answers)
 	c.operate(ctx, e.actions)
@@ -83,7 +83,7 @@ func (c *Controller) cycle(ctx context.Context, e *loopEvent) (ask []snapshot.Ho
 	safe := c.save(ctx, len(deliveries) > 0) // a crash must not lead to a second order
 	c.background.dispatch(ctx, c.Link, &c.fleet, deliveries, safe)
 	if len(learned.Events) > 0 || c.round.Early == 0 { // after the first of a round only if there is something to say
-		c.emit(learned.Events)
+		c.emit(&c.round, learned.Events)
 	}
 	c.round.Plan.Counts = nil // it holds what the rules saw of all hosts, which the next judgement sees again
 	return slices.Concat(plan.Ask, learned.Ask)
@@ -110,7 +110,7 @@ func (c *Controller) learn(ended []*Delivery) {
 	c.record(c.beyond()) // what the last hour had too many of, before bounded begins another
 	c.round.Records = c.bounded(all.Records)
 	c.record(c.round.Records)
-	c.emit(all.Events)
+	c.emit(&c.round, all.Events)
 }
 
 // see takes in answers. Without a policy that is all, and sinks are told: a standby only looks.
@@ -123,7 +123,7 @@ func (c *Controller) see(answers []hostAnswer) {
 	}
 	c.Memory.Machines = c.fleet.machines
 	if len(answers) > 0 {
-		c.emit(nil)
+		c.emit(&c.round, nil)
 	}
 }
 
@@ -211,10 +211,10 @@ func (c *Controller) save(ctx context.Context, urgent bool) *saving {
 	})
 }
 
-// emit passes events on.
-func (c *Controller) emit(events []enforce.Event) {
+// emit passes events on to the sinks, with the round in which they happened.
+func (c *Controller) emit(round *Round, events []enforce.Event) {
 	for _, sink := range c.Sinks {
-		sink.Consume(&c.round, events)
+		sink.Consume(round, events)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/order"
+	"github.com/seed-3119e985/genv/enforce/judging"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
@@ -52,7 +53,7 @@ func (l *loop) takeTick(now time.Time) bool {
 	}
 	whole := l.DryRun || l.StopAtFailure || l.round.judged == 0 || now.Sub(l.begun) < enforce.FreshFor
 	canAsk := slices.ContainsFunc(l.Hosts, func(h remote.Host) bool {
-		_, asked := l.asking.underWay[h.Name]
+		_, asked := l.asking.hosts[h.Name]
 		return !asked
 	})
 	if len(l.Hosts) > 0 && (!canAsk || whole && l.asking.open > 0) {
@@ -97,7 +98,7 @@ func (l *loop) wait(ctx context.Context, e *loopEvent, now time.Time) {
 	case <-l.timer.C:
 	case <-l.asking.answers.ready():
 		l.take(e, l.asking.answers.take())
-	case looks := <-l.wake.Looks():
+	case looks := <-l.asking.watch.Looks():
 		for _, look := range looks {
 			l.add(e, hostAnswer{
 				name: look.Host.Name, askedAt: l.Now().Add(-time.Since(look.Asked)), came: look.Came,
@@ -159,14 +160,6 @@ func (l *loop) stepWait() {
 	}
 }
 
-// leastPause and mostPause bound the time from the begin of a judgement to that of the next, and mostSooner is by how
-// much one may begin sooner: so a violation rarely waits, and there are at most ten judgements a second on average.
-const (
-	leastPause = 100 * time.Millisecond
-	mostPause  = 3 * time.Second
-	mostSooner = time.Second
-)
-
 // take adds answers of hosts that were asked.
 func (l *loop) take(e *loopEvent, answers []hostAnswer) {
 	for _, a := range answers {
@@ -189,4 +182,39 @@ func (l *loop) add(e *loopEvent, a hostAnswer) {
 			e.sooner = mostSooner
 		}
 	}
+}
+
+// leastPause and mostPause bound the time from the begin of a judgement to that of the next, and mostSooner is by how
+// much one may begin sooner: so a violation rarely waits, and there are at most ten judgements a second on average.
+const (
+	leastPause = 100 * time.Millisecond
+	mostPause  = 3 * time.Second
+	mostSooner = time.Second
+)
+
+// schedule sets when the next event is judged after one that began at a time: ten times as long after that as this one
+// took, within leastPause and mostPause. If this one began before its time, the pause counts from that time, but from
+// mostSooner after it began at the latest.
+func (l *loop) schedule(begun time.Time, took time.Duration) {
+	l.notBefore = soonest(judging.Later(l.notBefore, begun), begun.Add(mostSooner)).
+		Add(min(max(leastPause, 10*took), mostPause))
+	l.due = time.Time{}
+	if l.asking.watch != nil { // else what is due waits for the next tick
+		l.due = nextDue(&l.round.Plan, l.Now())
+	}
+}
+
+// nextDue is when the first finding that waits is due; zero for none.
+func nextDue(plan *enforce.Plan, now time.Time) time.Time {
+	var first time.Time
+	for i := range plan.Findings {
+		f := &plan.Findings[i]
+		if f.Pending && f.Due.After(now) && (first.IsZero() || f.Due.Before(first)) {
+			first = f.Due
+		}
+	}
+	if first.IsZero() {
+		return first
+	}
+	return time.Now().Add(first.Sub(now)) // by the monotonic clock
 }

@@ -5,14 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/judging"
-	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // LoopOptions say when hosts are asked, and what else a Loop listens to.
@@ -54,7 +50,7 @@ func Loop(ctx context.Context, c *Controller, s LoopOptions, each func(Round) er
 			}
 		}
 		if e.reload {
-			l.stopListening()
+			l.asking.stopListening()
 			l.Reload()
 			l.Memory.restoreCompanions(l.Companions)
 		}
@@ -85,9 +81,7 @@ type loop struct {
 	LoopOptions
 
 	asking asking
-	timer  *time.Timer                // of wait
-	wake   *wake.Watch                // nil for none
-	asked  map[snapshot.Hostname]bool // once more since the tick; counts in a loop that ends
+	timer  *time.Timer // of wait
 
 	start, begun time.Time // of the loop, and of the last tick
 	tick         time.Time // the next one; zero for none
@@ -99,7 +93,7 @@ type loop struct {
 
 func newLoop(ctx context.Context, c *Controller, s LoopOptions) *loop {
 	l := &loop{Controller: c, LoopOptions: s, start: time.Now(), shown: true, timer: time.NewTimer(0)}
-	l.asking.underWay = make(map[string]bool)
+	l.asking.hosts = make(map[string]bool)
 	l.asking.ctx, l.asking.cancel = context.WithCancel(ctx)
 	c.fleet = c.fleet.of(c.Hosts)
 	c.Memory.restoreCompanions(c.Companions)
@@ -109,7 +103,7 @@ func newLoop(ctx context.Context, c *Controller, s LoopOptions) *loop {
 
 // close ends asking and listening, and waits until they and the last save have ended.
 func (l *loop) close() {
-	l.stopListening()
+	l.asking.stopListening()
 	l.asking.cancel()
 	l.asking.answers.work.Wait()
 	l.background.writer.work.Wait()
@@ -134,9 +128,7 @@ func (c *Controller) endRound(took time.Duration) Round {
 	}
 	round.RecordChanged, round.unrecorded = unrecorded != round.unrecorded, unrecorded
 	ended := round.AtEnd()
-	for _, sink := range c.Sinks {
-		sink.Consume(ended, nil)
-	}
+	c.emit(ended, nil)
 	round.Results, round.Notified, round.Records = nil, nil, nil
 	return *ended
 }
@@ -145,10 +137,10 @@ func (c *Controller) endRound(took time.Duration) Round {
 func (l *loop) startTick() {
 	l.step(0)
 	l.beginRound()
-	l.begun, l.shown, l.asked = time.Now(), false, make(map[snapshot.Hostname]bool)
+	l.begun, l.shown = time.Now(), false
 	l.last = l.Interval == 0 || l.Cycles > 0 && l.round.Number >= l.Cycles
-	l.asking.tick(l.Survey, l.Now, l.fleet.round, l.turns())
-	l.listen()
+	l.asking.tick(l.Survey, l.Now, l.fleet.round, l.Interval)
+	l.asking.listen(l.wakeLink(), &l.fleet)
 	l.tick = nextStart(l.start, l.begun, l.Interval)
 	if l.last {
 		l.tick = time.Time{}
@@ -172,108 +164,38 @@ func (c *Controller) beginRound() {
 	}
 }
 
-// turns are when hosts that listen are asked at a tick: they can wait, since events say what happens there.
-func (l *loop) turns() map[string]time.Time {
-	turns := make(map[string]time.Time)
-	var listening []string
-	for _, h := range l.Hosts {
-		if l.wake.Listens(h.Name) {
-			listening = append(listening, h.Name)
-		}
-	}
-	gap, begun := wake.Spread(len(listening), l.Interval), time.Now()
-	for i, name := range listening {
-		turns[name] = begun.Add(time.Duration(i) * gap)
-	}
-	return turns
-}
-
-// listen waits for events of those hosts that answered.
-func (l *loop) listen() {
-	link, may := l.Link.(wake.Link)
-	if !may || l.Interval <= 0 || l.DryRun || l.StopAtFailure {
-		return
-	}
-	if l.wake == nil {
-		l.wake = wake.Start(link)
-	}
-	hosts := make([]remote.Host, 0, len(l.fleet.Cluster.Hosts))
-	for i := range l.fleet.Cluster.Hosts {
-		if h := &l.fleet.Cluster.Hosts[i]; h.Snapshot != nil {
-			hosts = append(hosts, l.fleet.reached[h.Name])
-		}
-	}
-	l.wake.Watch(hosts)
-}
-
-func (l *loop) stopListening() {
-	l.wake.Close()
-	l.wake = nil
-}
-
-// handle judges an event and acts on it, asks hosts again, and sets when to judge next: ten times as long after this
-// began as it took, within leastPause and mostPause. If this one began before its time, the pause counts from that
-// time, but from mostSooner after it began at the latest.
+// handle acts on an event. Then it asks hosts again, and waits for events of those that answered.
 func (l *loop) handle(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
-	ask := l.cycle(ctx, e)
-	l.notBefore = soonest(judging.Later(l.notBefore, begun), begun.Add(mostSooner)).
-		Add(min(max(leastPause, 10*time.Since(begun)), mostPause))
+	ask := l.enforce(ctx, e)
+	took := time.Since(begun)
 	if l.last && l.asking.open == 0 {
-		l.stopListening() // or what it leads to would have to be waited for, too
-	} else if e.complete || l.wake == nil && len(e.answers) > 0 {
-		l.listen()
+		l.asking.stopListening() // or what it leads to would have to be waited for, too
+	} else if e.complete || l.asking.watch == nil && len(e.answers) > 0 {
+		l.asking.listen(l.wakeLink(), &l.fleet)
 	}
 	if !l.DryRun {
-		l.askAgain(ask)
+		l.asking.askAgain(l.Survey, l.Now, &l.fleet, ask, l.last) // before the loop ends each host once
 	}
-	l.due = time.Time{}
-	if l.wake != nil { // else what is due waits for the next tick
-		l.due = nextDue(&l.round.Plan, l.Now())
-	}
+	l.schedule(begun, took)
 }
 
-// askAgain asks hosts at once, under the names that answered. Before a loop ends each is asked at most once more.
-func (l *loop) askAgain(names []snapshot.Hostname) {
-	slices.Sort(names)
-	asker := l.Survey
-	asker.Hosts, asker.Progress, asker.StopAtFailure = nil, nil, false
-	for _, name := range slices.Compact(names) {
-		h := l.fleet.reached[name]
-		if _, asked := l.asking.underWay[h.Name]; asked || l.last && l.asked[name] {
-			continue
-		}
-		l.asked[name] = true
-		asker.Hosts = append(asker.Hosts, h)
+// wakeLink is how to wait for events of hosts; nil if they are asked at ticks only.
+func (l *loop) wakeLink() wake.Link {
+	if link, may := l.Link.(wake.Link); may && l.Interval > 0 && !l.DryRun && !l.StopAtFailure {
+		return link
 	}
-	if len(asker.Hosts) > 0 {
-		l.asking.ask(asker, l.Now, l.fleet.round, false, nil)
-	}
-}
-
-// nextDue is when the first finding that waits is due; zero for none.
-func nextDue(plan *enforce.Plan, now time.Time) time.Time {
-	var first time.Time
-	for i := range plan.Findings {
-		f := &plan.Findings[i]
-		if f.Pending && f.Due.After(now) && (first.IsZero() || f.Due.Before(first)) {
-			first = f.Due
-		}
-	}
-	if first.IsZero() {
-		return first
-	}
-	return time.Now().Add(first.Sub(now)) // by the monotonic clock
+	return nil
 }
 
 // isOver reports whether what was begun at the last tick has ended.
 func (l *loop) isOver() bool {
-	return !l.shown && l.asking.open == 0 && l.background.underWay == 0 && (!l.last || len(l.asking.underWay) == 0)
+	return !l.shown && l.asking.open == 0 && l.background.underWay == 0 && (!l.last || len(l.asking.hosts) == 0)
 }
 
 // finish waits for the orders under way when the loop ends.
 func (l *loop) finish(ctx context.Context, each func(Round) error) error {
-	l.stopListening()
+	l.asking.stopListening()
 	if l.shown && l.background.underWay == 0 && len(l.round.Results)+len(l.round.Notified) == 0 {
 		return nil
 	}

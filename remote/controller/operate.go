@@ -60,7 +60,7 @@ func (c *Controller) expire() {
 	}
 	c.record(records)
 	c.background.unsaved = true // nothing waits for it: after a crash they end again
-	c.emit(events)
+	c.emit(&c.round, events)
 }
 
 func (c *Controller) carryOut(ctx context.Context, r *pendingAction) (text string, _ *saving, _ error) {
@@ -124,7 +124,7 @@ func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string,
 			"folder)"
 	}
 	c.background.unsaved = true
-	c.emit([]enforce.Event{{Kind: EventOperator, Host: r.action.Host, Text: text}})
+	c.emit(&c.round, []enforce.Event{{Kind: EventOperator, Host: r.action.Host, Text: text}})
 	return text, c.save(ctx, true), nil
 }
 
