@@ -44,10 +44,10 @@ const (
 
 // Plan implements controller.Companion. A host is told something new when there is a new snapshot of it.
 func (a *Allowances) Plan(round *controller.Round, _ []enforce.Event) (
-	none []*controller.Delivery, learned controller.Learned,
+	none []*controller.Delivery, effects controller.Effects,
 ) {
 	if round.DryRun {
-		return none, learned
+		return none, effects
 	}
 	a.rules = make(map[*enforce.Settings][]service.Rule)
 	next := make(map[snapshot.Hostname]*toldHost, len(round.Cluster.Hosts))
@@ -58,7 +58,7 @@ func (a *Allowances) Plan(round *controller.Round, _ []enforce.Event) (
 		if h.Snapshot != nil && (last == nil || h.IsNew && !a.goesOn(round, h, last)) {
 			var ask []snapshot.Hostname
 			last, ask = a.renewed(round, h, last)
-			learned.Ask = append(learned.Ask, ask...)
+			effects.Ask = append(effects.Ask, ask...)
 		}
 		if last != nil {
 			next[h.Name], byHost[h.Name] = last, last.Allowance
@@ -66,12 +66,12 @@ func (a *Allowances) Plan(round *controller.Round, _ []enforce.Event) (
 	}
 	a.hosts = next
 	a.Tell(byHost)
-	return none, learned
+	return none, effects
 }
 
 // Learn implements controller.Companion.
-func (*Allowances) Learn(*controller.Round, *controller.Delivery) controller.Learned {
-	return controller.Learned{}
+func (*Allowances) Learn(*controller.Round, *controller.Delivery) controller.Effects {
+	return controller.Effects{}
 }
 
 // renewed is what a host is told from now on, and which hosts to ask at once. If a user asked there, that is the host,

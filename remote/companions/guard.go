@@ -43,7 +43,7 @@ type trackedGuard struct {
 // Plan implements controller.Companion. It has something for hosts of which there is a new snapshot.
 func (g *Guards) Plan(
 	round *controller.Round, _ []enforce.Event,
-) (requests []*controller.Delivery, said controller.Learned) {
+) (requests []*controller.Delivery, said controller.Effects) {
 	if g.hosts == nil {
 		g.hosts = make(map[snapshot.Hostname]*trackedGuard)
 	}
@@ -90,7 +90,7 @@ func (g *Guards) ask(
 }
 
 // Learn implements controller.Companion.
-func (g *Guards) Learn(_ *controller.Round, d *controller.Delivery) (said controller.Learned) {
+func (g *Guards) Learn(_ *controller.Round, d *controller.Delivery) (said controller.Effects) {
 	if one, known := g.hosts[d.Host]; known {
 		one.learn(&said, d.Host, d.Err)
 	}
@@ -159,7 +159,7 @@ func (g *trackedGuard) plan(m guard.Mode, about *agent.About, dryRun bool) strin
 }
 
 // say adds an event about a text, and its record, unless the text is empty or was the last one.
-func (g *trackedGuard) say(said *controller.Learned, host snapshot.Hostname, text string) {
+func (g *trackedGuard) say(said *controller.Effects, host snapshot.Hostname, text string) {
 	if text == "" || text == g.said {
 		return
 	}
@@ -167,13 +167,13 @@ func (g *trackedGuard) say(said *controller.Learned, host snapshot.Hostname, tex
 	say(said, host, text)
 }
 
-func say(said *controller.Learned, host snapshot.Hostname, text string) {
+func say(said *controller.Effects, host snapshot.Hostname, text string) {
 	said.Events = append(said.Events, enforce.Event{Kind: enforce.EventGuard, Host: host, Text: text})
 	said.Records = append(said.Records, audit.Record{Kind: audit.KindGuard, Host: host, Text: text})
 }
 
 // learn notes an answer, and says what is new about the guard.
-func (g *trackedGuard) learn(said *controller.Learned, host snapshot.Hostname, err error) {
+func (g *trackedGuard) learn(said *controller.Effects, host snapshot.Hostname, err error) {
 	g.underWay = false
 	switch {
 	case err == nil:
@@ -213,7 +213,7 @@ func (g *trackedGuard) state() string {
 }
 
 // denials says it if users begin to open GPUs that are not attached to them.
-func (g *trackedGuard) denials(said *controller.Learned, host snapshot.Hostname) {
+func (g *trackedGuard) denials(said *controller.Effects, host snapshot.Hostname) {
 	before := g.denied
 	if g.denied = g.answer.State.Denied; before == 0 && g.denied > 0 {
 		say(said, host, fmt.Sprintf("users opened GPUs that are not attached to them, %d times in the last hour: "+

@@ -42,7 +42,7 @@ func guarding() *Guards {
 }
 
 // planned is what guards are asked in a round, and what is new about them.
-func planned(g *Guards, f *policy.File, names ...snapshot.Hostname) ([]*controller.Delivery, controller.Learned) {
+func planned(g *Guards, f *policy.File, names ...snapshot.Hostname) ([]*controller.Delivery, controller.Effects) {
 	return g.Plan(cycleWith(f, names...), nil)
 }
 
@@ -74,7 +74,7 @@ func (l *link) Guard(_ context.Context, _ remote.Host, r agent.GuardRequest) (ag
 	return l.answer.Bounded(), l.err
 }
 
-func guardTexts(said controller.Learned) (list []string) {
+func guardTexts(said controller.Effects) (list []string) {
 	events := said.Events
 	for i := range events {
 		list = append(list, fmt.Sprintf("%s %s: %s", events[i].Kind, events[i].Host, events[i].Text))
@@ -120,7 +120,7 @@ func TestLeases(t *testing.T) {
 
 func TestADryRunTellsHostsNothing(t *testing.T) {
 	g := guarding()
-	dry := func(f *policy.File) ([]*controller.Delivery, controller.Learned) {
+	dry := func(f *policy.File) ([]*controller.Delivery, controller.Effects) {
 		round := cycleWith(f, "h1")
 		round.DryRun = true
 		return g.Plan(round, nil)

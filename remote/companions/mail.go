@@ -19,7 +19,7 @@ type Mail func(n *notify.UserMessage, run string, round int) error
 // Plan implements controller.Companion: it passes on what users are notified of, and records who gets no mail.
 func (send Mail) Plan(
 	round *controller.Round, events []enforce.Event,
-) (_ []*controller.Delivery, refused controller.Learned) {
+) (_ []*controller.Delivery, refused controller.Effects) {
 	recipients := notify.NewRecipients(round.Cluster)
 	all := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
 		return notify.Messages(f, recipients, round.Now)
@@ -40,8 +40,8 @@ func (send Mail) Plan(
 }
 
 // Learn implements controller.Companion.
-func (Mail) Learn(*controller.Round, *controller.Delivery) controller.Learned {
-	return controller.Learned{}
+func (Mail) Learn(*controller.Round, *controller.Delivery) controller.Effects {
+	return controller.Effects{}
 }
 
 const maxDecisions = 8 // that a mail names for a finding

@@ -55,9 +55,9 @@ func (m *Messages) Memory() any { return m }
 // Plan implements controller.Companion.
 func (m *Messages) Plan(
 	round *controller.Round, events []enforce.Event,
-) (deliveries []*controller.Delivery, _ controller.Learned) {
+) (deliveries []*controller.Delivery, _ controller.Effects) {
 	if round.DryRun {
-		return nil, controller.Learned{}
+		return nil, controller.Effects{}
 	}
 	recipients := notify.NewRecipients(round.Cluster)
 	byHost := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
@@ -74,7 +74,7 @@ func (m *Messages) Plan(
 		b.over = over[host]
 		deliveries = append(deliveries, b.delivery(host))
 	}
-	return deliveries, controller.Learned{}
+	return deliveries, controller.Effects{}
 }
 
 func notificationsOf(
@@ -145,13 +145,13 @@ func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
 
 // Learn implements controller.Companion: it has warnings that were lost sent again, but not messages about actions,
 // which are over.
-func (m *Messages) Learn(round *controller.Round, d *controller.Delivery) (learned controller.Learned) {
+func (m *Messages) Learn(round *controller.Round, d *controller.Delivery) (effects controller.Effects) {
 	uncounted := make(map[snapshot.UID]bool)
 	for _, n := range d.Content.(*batch).notified(d.Err) {
 		if suppressed := errors.Is(n.Err, errSuppressed); !suppressed {
 			if n.Err != nil && !n.Information && !errors.Is(n.Err, agent.ErrCannotNotify) &&
 				!errors.Is(n.Err, agent.ErrRefused) {
-				learned.Unwarned = append(learned.Unwarned, n.ID)
+				effects.Unwarned = append(effects.Unwarned, n.ID)
 			}
 			if n.Terminals == 0 && !uncounted[n.UID] { // what was shown on no terminal doesn't count
 				uncounted[n.UID] = true
@@ -160,10 +160,10 @@ func (m *Messages) Learn(round *controller.Round, d *controller.Delivery) (learn
 		}
 		if !n.Information { // which warns of nothing
 			round.Notified = append(round.Notified, n)
-			learned.Records = append(learned.Records, recordOf(&n))
+			effects.Records = append(effects.Records, recordOf(&n))
 		}
 	}
-	return learned
+	return effects
 }
 
 func (b *batch) notified(err error) (list []controller.Notified) {

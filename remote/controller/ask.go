@@ -15,48 +15,48 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Link is what the controller needs of the genv on its hosts; *agent.Pool provides it. Errors are *remote.Error.
+// Link sends requests to the genv on hosts; *agent.Pool is one. Errors are *remote.Error.
 type Link interface {
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
-	// Execute has a host carry out an order, once. After OutcomeUnknown it may have been carried out, in part or whole.
+	// Execute has a host carry out an order, once. After remote.OutcomeUnknown it may have done all or part of it.
 	Execute(ctx context.Context, host remote.Host, o order.Order) (agent.Execution, error)
-	// Notify shows messages to users, and returns what became of each; or agent.ErrCannotNotify.
+	// Notify shows messages to users, and returns a receipt for each, or agent.ErrCannotNotify.
 	Notify(ctx context.Context, host remote.Host, messages []agent.Message) ([]agent.Receipt, error)
-	// Guard gives or renews the order for a host's kernel guard; agent.ErrCannotGuard if it has none.
+	// Guard gives or renews the order for a host's kernel guard. It returns agent.ErrCannotGuard if there is none.
 	Guard(ctx context.Context, host remote.Host, request agent.GuardRequest) (agent.GuardAnswer, error)
-	// About returns what is known about a host without asking it.
+	// About returns what earlier answers told about a host.
 	About(host remote.Host) agent.About
 }
 
-// Polled hides that a Link can wait for events of hosts (wake.Link): the loop asks them at ticks only.
+// Polled hides that a Link is a wake.Link, so that the loop asks hosts at ticks only.
 type Polled struct{ Link }
 
-// Survey asks all hosts of a fleet, and changes none.
+// Survey asks all hosts of a fleet. It changes none.
 type Survey struct {
 	Hosts  []remote.Host
 	Link   Link
 	Fanout int // hosts at a time
-	// StopAtFailure ends the questions at the first host that fails. A Controller then does nothing on any host.
+	// StopAtFailure stops asking at the first host that fails. A Controller then does nothing on any host.
 	StopAtFailure bool
-	// Progress, if set, is called with how many hosts answered or failed, first with 0, from many goroutines.
+	// Progress, if set, is called from many goroutines with the number of hosts that answered or failed, first with 0.
 	Progress func(done, total int)
 }
 
-// asking asks hosts in the background, each once at a time.
+// asking asks hosts in the background. No host is asked twice at the same time.
 type asking struct {
-	ctx    context.Context //nolint:containedctx // it is for as long as the loop
+	ctx    context.Context //nolint:containedctx // it lives as long as the loop
 	cancel context.CancelFunc
 
 	answers mailbox[hostAnswer]
 	hosts   map[string]bool // that are being asked, by name; true for those asked at the last tick
-	open    int             // hosts that were asked at the last tick, and have not answered
-	done    bool            // all have answered, and no event has said so yet
+	open    int             // how many were asked at the last tick and have not answered
+	done    bool            // all of these have answered, and no event has said so yet
 
-	watch *wake.Watch                // asks hosts between ticks, when something happens there; nil for none
-	again map[snapshot.Hostname]bool // the hosts that were asked again since the last tick
+	watch *wake.Watch                // asks hosts when something happens there; nil for none
+	again map[snapshot.Hostname]bool // hosts that were asked again since the last tick
 }
 
-// tick asks all hosts that are not being asked. First come those that don't wait for their turn.
+// tick asks all hosts that are not being asked. Those without a turn come first.
 func (a *asking) tick(asker Survey, now func() time.Time, round int, interval time.Duration) {
 	turns := a.turns(asker.Hosts, interval)
 	asker.Hosts = slices.DeleteFunc(slices.Clone(asker.Hosts), func(h remote.Host) bool {
@@ -71,7 +71,7 @@ func (a *asking) tick(asker Survey, now func() time.Time, round int, interval ti
 	a.ask(asker, now, round, true, turns)
 }
 
-// turns are when hosts that listen are asked at a tick. They can wait, since events say what happens there.
+// turns are when a tick asks the hosts that report events. They can wait, since their events show what happens there.
 func (a *asking) turns(hosts []remote.Host, interval time.Duration) map[string]time.Time {
 	turns := make(map[string]time.Time)
 	var listening []string
@@ -87,7 +87,7 @@ func (a *asking) turns(hosts []remote.Host, interval time.Duration) map[string]t
 	return turns
 }
 
-// ask asks hosts. Each gets an answer, if only that it was not asked.
+// ask asks hosts. For each it puts an answer, if only that the host was not asked.
 func (a *asking) ask(asker Survey, now func() time.Time, round int, atTick bool, turns map[string]time.Time) {
 	for _, h := range asker.Hosts {
 		a.hosts[h.Name] = atTick
@@ -113,10 +113,9 @@ func (a *asking) ask(asker Survey, now func() time.Time, round int, atTick bool,
 	})
 }
 
-// errStopped is why hosts were not asked to the end under StopAtFailure.
 var errStopped = errors.New("another host failed")
 
-// Ask puts a question to every host. The results are in the order of Hosts.
+// Ask calls question for every host, and returns the results in the order of Hosts.
 func Ask[T any](
 	ctx context.Context, a *Survey, question func(context.Context, remote.Host) (T, error),
 ) []remote.Result[T] {
@@ -139,7 +138,6 @@ func Ask[T any](
 	})
 }
 
-// noteAnswer notes that a host has answered, and reports whether it was asked at the last tick.
 func (a *asking) noteAnswer(answer *hostAnswer) (atTick bool) {
 	atTick = a.hosts[answer.name]
 	delete(a.hosts, answer.name)
@@ -150,7 +148,7 @@ func (a *asking) noteAnswer(answer *hostAnswer) (atTick bool) {
 	return atTick
 }
 
-// askAgain asks hosts at once, under the names that answered. With once, it asks each at most once before the next tick.
+// askAgain asks hosts at once, under the names that answered; with once, each at most once before the next tick.
 func (a *asking) askAgain(
 	asker Survey, now func() time.Time, fleet *knownFleet, names []snapshot.Hostname, once bool,
 ) {
@@ -169,7 +167,7 @@ func (a *asking) askAgain(
 	}
 }
 
-// listen waits for events of the hosts that answered. With a nil link hosts are asked at ticks only.
+// listen waits for events of the hosts that answered. With a nil link it does nothing: ticks ask them.
 func (a *asking) listen(link wake.Link, fleet *knownFleet) {
 	if link == nil {
 		return
@@ -191,16 +189,16 @@ func (a *asking) stopListening() {
 	a.watch = nil
 }
 
-// mailbox has what goroutines have finished. They don't wait until it is taken.
+// mailbox collects results of goroutines, which don't wait until they are taken.
 type mailbox[T any] struct {
-	work sync.WaitGroup // of these goroutines
+	work sync.WaitGroup // the goroutines
 
 	mu     sync.Mutex
 	list   []T
 	signal chan struct{}
 }
 
-// ready has a value when something was put; it may have been taken since.
+// ready has a value after put; take may have been called since.
 func (m *mailbox[T]) ready() chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -216,7 +214,7 @@ func (m *mailbox[T]) put(one T) {
 	m.mu.Unlock()
 	select {
 	case m.ready() <- struct{}{}:
-	default: // the one before was not taken yet
+	default: // the signal is set already
 	}
 }
 
@@ -228,7 +226,7 @@ func (m *mailbox[T]) take() []T {
 	return list
 }
 
-// Snapshotter collects snapshots again and again. It is not safe for concurrent use.
+// Snapshotter collects snapshots repeatedly. It is not safe for concurrent use.
 type Snapshotter struct {
 	Survey
 	machines Machines
@@ -241,7 +239,7 @@ func (l *Snapshotter) Look(ctx context.Context) Fleet {
 	return look
 }
 
-// Collect asks every host for its snapshot, in the order of Hosts.
+// Collect asks every host for its snapshot. The cluster has the order of Hosts.
 func (a *Survey) Collect(ctx context.Context) snapshot.Cluster {
 	results := Ask(ctx, a, a.Link.Snapshot)
 	cluster := snapshot.Cluster{Hosts: make([]snapshot.Host, len(results))}
@@ -254,7 +252,7 @@ func (a *Survey) Collect(ctx context.Context) snapshot.Cluster {
 	return cluster
 }
 
-// Distinct leaves one result for each machine: of those with the same address and host key.
+// Distinct keeps one result for each machine: hosts with the same address and host key are one.
 func Distinct[T any](a *Survey, results []remote.Result[T]) ([]remote.Result[T], []Duplicate) {
 	identities := make([]identity, len(results))
 	for i, r := range results {

@@ -5,9 +5,9 @@
 //	c := &controller.Controller{Options: controller.Options{Survey: fleet, Policy: policy, Now: time.Now}}
 //	err := controller.Loop(ctx, c, controller.LoopOptions{Interval: 10 * time.Second}, show)
 //
-// Loop takes one event after the other (events.go), and Controller.enforce is what happens at each. Only Delivery.Send
-// changes hosts, besides leases and allowances, which go with the question for a snapshot. The package prints nothing:
-// a Round has what was seen, concluded and done, and Sinks get the events.
+// Loop handles one event after the other (events.go) by Controller.enforce. A tick is the event that asks all hosts
+// (ask.go); it begins a Round. Only Delivery.Send changes hosts, apart from leases and allowances, which hosts get with
+// the request for a snapshot. The package prints nothing: Sinks get the Round and its events.
 package controller
 
 import (
@@ -26,23 +26,23 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Options are what a controller is told: the hosts, the policy, and what it does with what it finds.
+// Options are the hosts, the policy, and what a controller does with its findings.
 type Options struct {
 	Survey
-	// Policy is what is enforced; without one hosts are only looked at.
+	// Policy is what is enforced; without one the controller only collects snapshots.
 	Policy enforce.Policy
-	// DryRun does everything except change hosts and keep the memory. It judges once all hosts have answered.
+	// DryRun neither changes hosts nor keeps the memory. It judges once all hosts have answered.
 	DryRun bool
 	Now    func() time.Time
 
-	// Audit keeps the record; nil for none. What cannot be recorded is not done, unless ActUnrecorded.
+	// Audit keeps the record; nil for none. Without ActUnrecorded, what can't be recorded isn't done.
 	Audit         Recorder
 	ActUnrecorded bool
 	// Store, if set, keeps the memory: before deliveries, when operators ask for something, and otherwise every 10 s.
 	Store      Store
-	OnSave     func(error) // if set, is told in the background what came of each save
-	Companions []Companion // plan what is sent besides orders, such as messages to users
-	Sinks      []Sink      // get the events of each judgement that has some, and of the first of a round
+	OnSave     func(error) // if set, is called in the background after each save
+	Companions []Companion // plan deliveries that aren't orders, such as messages to users
+	Sinks      []Sink      // get the events of each judgement that has some, and of the first one of a round
 }
 
 // Controller enforces a policy on a fleet.
@@ -51,18 +51,17 @@ type Controller struct {
 	Memory FleetMemory
 
 	fleet      knownFleet
-	round      Round // what was found and done since the last tick
+	round      Round
 	background background
 }
 
-// Configure has a controller go on with other options, and with the orders under way. No cycle may run.
+// Configure sets other options. Orders under way continue. It must not be called while an event is handled.
 func (c *Controller) Configure(options Options) {
 	c.Options = options
 	c.fleet = c.fleet.of(options.Hosts)
 }
 
-// enforce is what happens at an event: all hosts are judged with what came in, and the plan is carried out. It returns
-// the hosts to ask at once.
+// enforce handles an event: it judges all hosts and carries out the plan. It returns the hosts to ask at once.
 func (c *Controller) enforce(ctx context.Context, e *loopEvent) (ask []snapshot.Hostname) {
 	c.learn(e.ended)
 	c.see(e.answers)
@@ -76,26 +75,25 @@ func (c *Controller) enforce(ctx context.Context, e *loopEvent) (ask []snapshot.
 	orders := ordersOf(plan, &c.round)
 	c.round.add(plan, policy, now)
 	if err := c.recordFirst(events, c.fleet.Duplicates, itemsOf(orders)); err != nil {
-		return plan.Ask // nothing is done that can't be recorded: the memory stays as it was
+		return plan.Ask // what can't be recorded isn't done: the memory stays as it was
 	}
 	c.remember(next, orders)
-	deliveries, learned := c.planDeliveries(events, orders)
+	deliveries, effects := c.planDeliveries(events, orders)
 	safe := c.save(ctx, len(deliveries) > 0) // a crash must not lead to a second order
 	c.background.dispatch(ctx, c.Link, &c.fleet, deliveries, safe)
-	if len(learned.Events) > 0 || c.round.Early == 0 { // after the first of a round only if there is something to say
-		c.emit(&c.round, learned.Events)
+	if len(effects.Events) > 0 || c.round.Early == 0 { // after the first of a round only if there is something to say
+		c.emit(&c.round, effects.Events)
 	}
-	c.round.Plan.Counts = nil // it holds what the rules saw of all hosts, which the next judgement sees again
-	return slices.Concat(plan.Ask, learned.Ask)
+	c.round.Plan.Counts = nil // it refers to the rules' views of all hosts, which the next judgement makes again
+	return slices.Concat(plan.Ask, effects.Ask)
 }
 
-// learn records what came of deliveries, remembers it, and passes the events on.
 func (c *Controller) learn(ended []*Delivery) {
 	if len(ended) == 0 {
 		return
 	}
-	var all Learned
-	slices.SortStableFunc(ended, func(a, b *Delivery) int { // the hosts are in their order in the fleet
+	var all Effects
+	slices.SortStableFunc(ended, func(a, b *Delivery) int {
 		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.position, b.position))
 	})
 	for _, d := range ended {
@@ -107,13 +105,13 @@ func (c *Controller) learn(ended []*Delivery) {
 	}
 	c.round.Results = append(c.round.Results, all.results...)
 	c.Memory.Rules, c.background.unsaved = c.Memory.Rules.WarnAgain(all.Unwarned), true
-	c.record(c.beyond()) // what the last hour had too many of, before bounded begins another
+	c.record(c.beyond()) // of the last hour, before bounded begins another
 	c.round.Records = c.bounded(all.Records)
 	c.record(c.round.Records)
 	c.emit(&c.round, all.Events)
 }
 
-// see takes in answers. Without a policy that is all, and sinks are told: a standby only looks.
+// see puts answers into the fleet. Without a policy, as on a standby, nothing else happens, so it emits the round.
 func (c *Controller) see(answers []hostAnswer) {
 	c.fleet = c.fleet.with(answers, c.Memory.Machines, c.Link.About)
 	c.round.see(&c.fleet)
@@ -127,8 +125,8 @@ func (c *Controller) see(answers []hostAnswer) {
 	}
 }
 
-// mayJudge reports whether to judge what is known. A dry run waits until all hosts have answered or failed, and with
-// StopAtFailure the first judgement does.
+// mayJudge reports whether to judge now. A dry run, and the first judgement with StopAtFailure, wait until all hosts
+// have answered or failed.
 func (c *Controller) mayJudge(ctx context.Context, complete bool) bool {
 	switch {
 	case c.Policy == nil, c.round.Stopped, !c.fleet.answered(), ctx.Err() != nil, remote.MayBegin(ctx) != nil:
@@ -139,7 +137,7 @@ func (c *Controller) mayJudge(ctx context.Context, complete bool) bool {
 	return complete || !c.StopAtFailure || c.round.judged > 0
 }
 
-// judgedCluster is what is judged: in a dry run as if all had just answered.
+// judgedCluster is the cluster to judge. In a dry run all snapshots count as new.
 func (c *Controller) judgedCluster() snapshot.Cluster {
 	cluster := c.fleet.Cluster
 	if c.DryRun {
@@ -151,7 +149,7 @@ func (c *Controller) judgedCluster() snapshot.Cluster {
 	return cluster
 }
 
-// remember makes the next memory the present one, with the orders that are going to be sent.
+// remember replaces the memory by the next one, with the orders that will be sent.
 func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
 	if c.DryRun {
 		next.Tally = safety.Tally{} // nothing was done
@@ -163,20 +161,20 @@ func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
 	c.round.sent, c.round.Items = c.round.Plan.Orders, itemsOf(orders)
 }
 
-// planDeliveries returns what is sent because of a judgement, the orders last, with all events and the hosts to ask.
+// planDeliveries returns the deliveries after a judgement, orders last, with all events and the hosts to ask.
 func (c *Controller) planDeliveries(events []enforce.Event, orders []*sentOrder) (
-	deliveries []*Delivery, all Learned,
+	deliveries []*Delivery, all Effects,
 ) {
 	c.round.About = func(host snapshot.Hostname) agent.About { return c.Link.About(c.fleet.reached[host]) }
 	all.Events = events
 	for _, companion := range c.Companions {
-		planned, learned := companion.Plan(&c.round, events)
+		planned, effects := companion.Plan(&c.round, events)
 		for _, d := range planned {
 			d.by = companion
 		}
-		c.record(learned.Records)
-		deliveries, all.Ask = append(deliveries, planned...), append(all.Ask, learned.Ask...)
-		all.Events = append(learned.Events, all.Events...)
+		c.record(effects.Records)
+		deliveries, all.Ask = append(deliveries, planned...), append(all.Ask, effects.Ask...)
+		all.Events = append(effects.Events, all.Events...)
 	}
 	for _, o := range orders {
 		deliveries = append(deliveries, &Delivery{Host: o.Host, Send: o.send, by: o})
@@ -190,7 +188,7 @@ func (c *Controller) planDeliveries(events []enforce.Event, orders []*sentOrder)
 	return deliveries, all
 }
 
-// save saves the memory in the background if it changed, and is urgent or was saved 10 s ago; else the result is nil.
+// save saves a changed memory in the background, if it is urgent or the last save was 10 s ago. Else it returns nil.
 func (c *Controller) save(ctx context.Context, urgent bool) *saving {
 	since := c.Now().Sub(c.background.saved)
 	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil ||
@@ -211,14 +209,13 @@ func (c *Controller) save(ctx context.Context, urgent bool) *saving {
 	})
 }
 
-// emit passes events on to the sinks, with the round in which they happened.
 func (c *Controller) emit(round *Round, events []enforce.Event) {
 	for _, sink := range c.Sinks {
 		sink.Consume(round, events)
 	}
 }
 
-// Encode returns the memory as it is now, with what companions remember.
+// Encode encodes the memory, with those of the companions.
 func (c *Controller) Encode(now time.Time) (Saved, error) {
 	memory, err := c.Memory.withCompanions(c.Companions)
 	if err != nil {

@@ -11,60 +11,60 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Delivery is what is sent to a host: an order, messages to its users, or what its guard is asked.
+// Delivery is sent to a host: an order, messages to its users, or a request for its guard.
 type Delivery struct {
 	Host snapshot.Hostname
-	// Send sends it, in the background, once, if something may be begun, to the host under the name that answered.
+	// Send sends it. It is called once, in the background, if remote.MayBegin; host has the name that answered.
 	Send    func(ctx context.Context, link Link, host remote.Host) error
-	Err     error // that of Send, or why it was not sent
+	Err     error // of Send, or why it was not sent
 	Content any   // for the Companion that planned it
 
-	round, position int         // the number of its round, and where the host is in the fleet: see learn
-	by              interface { // its Companion, or the order that it sends
-		Learn(*Round, *Delivery) Learned
+	round, position int         // the number of its round, and the position of its host in the fleet
+	by              interface { // its Companion, or the order
+		Learn(*Round, *Delivery) Effects
 	}
 }
 
-// Companion plans what is sent besides orders, and learns what came of it. One goroutine calls it; it must not wait.
+// Companion plans deliveries that aren't orders, and learns their results. One goroutine calls it. It must not wait.
 type Companion interface {
-	// Plan returns what is to be sent, in a dry run nothing, and what there is to record and to say of it.
-	Plan(round *Round, events []enforce.Event) ([]*Delivery, Learned)
-	// Learn takes in what came of a delivery.
-	Learn(round *Round, d *Delivery) Learned
+	// Plan returns what to send after a judgement; nothing in a dry run.
+	Plan(round *Round, events []enforce.Event) ([]*Delivery, Effects)
+	// Learn is called when a delivery has ended.
+	Learn(round *Round, d *Delivery) Effects
 }
 
-// MemoryKeeper is a Companion with a memory that is kept over restarts.
+// MemoryKeeper is a Companion with a memory that outlasts restarts.
 type MemoryKeeper interface {
 	Companion
 	Name() string // of the memory
-	Memory() any  // a pointer to what is kept, as JSON
+	Memory() any  // a pointer to what is kept as JSON
 }
 
-// Learned is what there is to record and to say of a plan, or of a delivery that has ended.
-type Learned struct {
+// Effects follow from a plan, or from a delivery that has ended.
+type Effects struct {
 	Records  []audit.Record
 	Events   []enforce.Event
 	Unwarned []string            // the IDs of findings of which users were not warned after all
-	Ask      []snapshot.Hostname // of a plan: to be asked for another snapshot at once
+	Ask      []snapshot.Hostname // of a plan: hosts to ask for another snapshot at once
 	results  []OrderResult
 }
 
-func (l *Learned) add(more Learned) {
+func (l *Effects) add(more Effects) {
 	l.Records, l.Events = append(l.Records, more.Records...), append(l.Events, more.Events...)
 	l.Unwarned, l.results = append(l.Unwarned, more.Unwarned...), append(l.results, more.results...)
 }
 
-// background is what goes on without the loop: deliveries, and saves of the memory.
+// background has the deliveries under way, and the saves of the memory.
 type background struct {
 	underWay int // deliveries
 	ended    mailbox[*Delivery]
 
-	unsaved bool      // the memory changed since it was saved
-	saved   time.Time // last
+	unsaved bool      // the memory changed since the last save
+	saved   time.Time // when the last save began
 	writer  stateWriter
 }
 
-// dispatch sends deliveries, as nothing else does: side by side, once the memory is saved, or that has failed.
+// dispatch is the only place that sends deliveries: side by side, after the save of the memory, even a failed one.
 func (b *background) dispatch(ctx context.Context, link Link, f *knownFleet, deliveries []*Delivery, safe *saving) {
 	if len(deliveries) == 0 {
 		return
@@ -92,29 +92,26 @@ func (b *background) dispatch(ctx context.Context, link Link, f *knownFleet, del
 	}
 }
 
-// take returns the deliveries that ended.
 func (b *background) take() []*Delivery {
 	list := b.ended.take()
 	b.underWay -= len(list)
 	return list
 }
 
-// stateWriter writes the state of a loop in the background. The newest state replaces those that still wait: it is safe
-// after two writes at most. The zero stateWriter is ready for use, also concurrently.
+// stateWriter writes the state of a loop in the background. A newer state replaces those that still wait, so it is on
+// disk after two writes at most. The zero stateWriter is ready for use. It is safe for concurrent use.
 type stateWriter struct {
 	mu     sync.Mutex
-	newest func() error // writes the newest state; nil when it is written
-	last   *saving      // that ends after all others
+	newest func() error // writes the newest state; nil once it is written
+	last   *saving      // ends after all others
 	work   sync.WaitGroup
 }
 
-// saving is a state that is to be written.
 type saving struct {
 	done chan struct{} // closed when it, or a newer state, has been written
-	err  error         // of that write, when it is done
+	err  error         // of that write
 }
 
-// Write has a state written. It doesn't wait.
 func (w *stateWriter) Write(write func() error) *saving {
 	w.mu.Lock()
 	defer w.mu.Unlock()

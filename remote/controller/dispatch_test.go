@@ -109,7 +109,7 @@ func (s telling) Execute(ctx context.Context, h remote.Host, o order.Order) (age
 }
 
 // Plan implements controller.Companion: what it sends arrives after an order was carried out, or after 10 s.
-func (s telling) Plan(_ *controller.Round, events []enforce.Event) (_ []*controller.Delivery, none controller.Learned) {
+func (s telling) Plan(_ *controller.Round, events []enforce.Event) (_ []*controller.Delivery, none controller.Effects) {
 	if len(events) == 0 {
 		return nil, none
 	}
@@ -122,7 +122,7 @@ func (s telling) Plan(_ *controller.Round, events []enforce.Event) (_ []*control
 	}}}, none
 }
 
-func (telling) Learn(*controller.Round, *controller.Delivery) (none controller.Learned) { return none }
+func (telling) Learn(*controller.Round, *controller.Delivery) (none controller.Effects) { return none }
 
 // What is slow to send delays no order.
 func TestNothingDelaysAnOrder(t *testing.T) {

@@ -6,27 +6,26 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/judging"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// loopEvent is what a cycle begins with.
+// loopEvent is what has come in since the last event.
 type loopEvent struct {
-	tick     bool // all hosts are to be asked
+	tick     bool // ask all hosts
 	reload   bool
 	answers  []hostAnswer
-	complete bool // all hosts that were asked at the last tick have answered, or failed
+	complete bool // all hosts that were asked at the last tick have answered or failed
 	ended    []*Delivery
 	actions  []*pendingAction
 
-	urgent bool          // an answer shows that something has changed
-	sooner time.Duration // if an answer shows more use of GPUs, or a judgement asked for it: see mostSooner
-	first  time.Time     // when the first of answers came
+	urgent bool          // an answer shows a change
+	sooner time.Duration // mostSooner if an answer shows more use of GPUs, or a judgement asked for it
+	first  time.Time     // when the first answer came
 }
 
-// onlyTick reports whether there is nothing to judge yet: hosts are asked.
 func (e *loopEvent) onlyTick() bool {
 	return e.tick && !e.reload && !e.complete && len(e.answers)+len(e.ended)+len(e.actions) == 0
 }
@@ -36,7 +35,7 @@ func (l *loop) next(ctx context.Context) *loopEvent {
 	e := new(loopEvent)
 	for {
 		now := time.Now()
-		// What has come is judged before a tick.
+		// Answers and actions are handled before a tick.
 		e.tick = ctx.Err() == nil && len(e.actions)+len(e.answers) == 0 && !e.complete && l.takeTick(now)
 		if l.isReady(ctx, e, now) {
 			return e
@@ -45,8 +44,8 @@ func (l *loop) next(ctx context.Context) *loopEvent {
 	}
 }
 
-// takeTick reports whether it is time for a tick. One is left out, and the next is waited for, while all hosts are
-// still being asked, or while answers that are judged together are still to come.
+// takeTick reports whether it is time for a tick. It skips a tick while all hosts are still being asked, or while
+// answers that are judged together are missing.
 func (l *loop) takeTick(now time.Time) bool {
 	if l.tick.IsZero() || now.Before(l.tick) {
 		return false
@@ -63,14 +62,14 @@ func (l *loop) takeTick(now time.Time) bool {
 	return true
 }
 
-// nextStart is the first multiple of interval after start that lies after now.
+// nextStart is the first time after now that is a multiple of interval after start.
 func nextStart(start, now time.Time, interval time.Duration) time.Time {
 	rounds := now.Sub(start)/max(interval, 1) + 1
 	return start.Add(rounds * interval)
 }
 
-// isReady reports whether an event is to be dealt with now. Answers of a tick are judged together, since limits are for
-// all of them; but they wait at most FreshFor for the others, and not at all if one of them shows a change.
+// isReady reports whether to handle an event now. Answers of a tick are judged together, since limits hold for all of
+// them. But they wait at most FreshFor for the others, and not at all if one shows a change.
 func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 	switch {
 	case ctx.Err() != nil, len(e.actions) > 0, e.tick:
@@ -85,7 +84,6 @@ func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 		len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= enforce.FreshFor)
 }
 
-// wait waits until something happens, and adds it to an event.
 func (l *loop) wait(ctx context.Context, e *loopEvent, now time.Time) {
 	l.timer.Reset(l.patience(e, now))
 	l.stepWait()
@@ -115,7 +113,6 @@ func (l *loop) wait(ctx context.Context, e *loopEvent, now time.Time) {
 	}
 }
 
-// patience is how long to wait for something to happen.
 func (l *loop) patience(e *loopEvent, now time.Time) time.Duration {
 	judgeAt := l.due
 	if len(e.answers) > 0 {
@@ -137,7 +134,7 @@ func (l *loop) patience(e *loopEvent, now time.Time) time.Duration {
 	return max(until.Sub(now), 0)
 }
 
-// soonest is the earlier of two times; a zero one is none.
+// soonest is the earlier of two times. A zero time doesn't count.
 func soonest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -145,10 +142,10 @@ func soonest(a, b time.Time) time.Time {
 	return a
 }
 
-// longestOrders is how long orders may take: the grace of processes, and as long for the rest.
+// longestOrders is how long orders may take: the grace period of processes, and as long for the rest.
 const longestOrders = 2 * order.MaxGrace
 
-// stepWait says how long it may take until the next event.
+// stepWait tells the watchdog how long it may take until the next event.
 func (l *loop) stepWait() {
 	switch {
 	case !l.tick.IsZero():
@@ -163,7 +160,7 @@ func (l *loop) stepWait() {
 // take adds answers of hosts that were asked.
 func (l *loop) take(e *loopEvent, answers []hostAnswer) {
 	for _, a := range answers {
-		if !l.asking.noteAnswer(&a) { // asked between two ticks, since something waits for it
+		if !l.asking.noteAnswer(&a) { // a judgement asked for it
 			e.urgent, e.sooner = true, mostSooner
 		}
 		l.add(e, a)
@@ -184,27 +181,26 @@ func (l *loop) add(e *loopEvent, a hostAnswer) {
 	}
 }
 
-// leastPause and mostPause bound the time from the begin of a judgement to that of the next, and mostSooner is by how
-// much one may begin sooner: so a violation rarely waits, and there are at most ten judgements a second on average.
+// leastPause and mostPause bound the time between the starts of two judgements. By up to mostSooner one may start
+// sooner. So a violation rarely waits, and there are at most ten judgements a second on average.
 const (
 	leastPause = 100 * time.Millisecond
 	mostPause  = 3 * time.Second
 	mostSooner = time.Second
 )
 
-// schedule sets when the next event is judged after one that began at a time: ten times as long after that as this one
-// took, within leastPause and mostPause. If this one began before its time, the pause counts from that time, but from
-// mostSooner after it began at the latest.
+// schedule sets when to judge next: ten times as long after begun as this judgement took, within leastPause and
+// mostPause. If this one began before its time, the pause counts from that time, or from begun+mostSooner if sooner.
 func (l *loop) schedule(begun time.Time, took time.Duration) {
 	l.notBefore = soonest(judging.Later(l.notBefore, begun), begun.Add(mostSooner)).
 		Add(min(max(leastPause, 10*took), mostPause))
 	l.due = time.Time{}
-	if l.asking.watch != nil { // else what is due waits for the next tick
+	if l.asking.watch != nil { // else due findings wait for the next tick
 		l.due = nextDue(&l.round.Plan, l.Now())
 	}
 }
 
-// nextDue is when the first finding that waits is due; zero for none.
+// nextDue is when the first pending finding is due; zero for none.
 func nextDue(plan *enforce.Plan, now time.Time) time.Time {
 	var first time.Time
 	for i := range plan.Findings {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// hostAnswer is what came of asking a host for its snapshot.
+// hostAnswer is a host's snapshot, or the error in its place.
 type hostAnswer struct {
 	name     string    // of the host
 	askedAt  time.Time // by the monotonic clock, as came
@@ -22,16 +22,16 @@ type hostAnswer struct {
 	err      error
 }
 
-// knownFleet is what is known of all hosts: the last answer of each. It is a value.
+// knownFleet has the last answer of each host. It is a value: with and of return changed copies.
 type knownFleet struct {
 	hosts []remote.Host
-	last  []snapshot.Host // of each of hosts
-	at    map[string]int  // where each is among these, by name
+	last  []snapshot.Host // the last answers, in the order of hosts
+	at    map[string]int  // the index of each host, by name
 	round int             // of the last tick, counted over restarts
 	Fleet
 }
 
-// of returns the fleet with other hosts. What is known of those with the same name stays.
+// of returns the fleet with other hosts. The last answers of names in both are kept.
 func (f knownFleet) of(hosts []remote.Host) knownFleet {
 	last, at := make([]snapshot.Host, len(hosts)), make(map[string]int, len(hosts))
 	for i, h := range hosts {
@@ -45,7 +45,7 @@ func (f knownFleet) of(hosts []remote.Host) knownFleet {
 	return f
 }
 
-// with returns the fleet with answers, without those of hosts that have left it.
+// with returns the fleet with answers. It ignores those of hosts that have left the fleet.
 func (f knownFleet) with(answers []hostAnswer, machines Machines, about func(remote.Host) agent.About) knownFleet {
 	f.last = slices.Clone(f.last)
 	for i := range f.last {
@@ -53,7 +53,7 @@ func (f knownFleet) with(answers []hostAnswer, machines Machines, about func(rem
 	}
 	for _, a := range answers {
 		at, known := f.at[a.name]
-		if !known || a.askedAt.Before(f.last[at].AskedAt) { // what was asked for later has come before it
+		if !known || a.askedAt.Before(f.last[at].AskedAt) { // the answer to a later request came first
 			continue
 		}
 		h := &f.last[at]
@@ -66,18 +66,17 @@ func (f knownFleet) with(answers []hostAnswer, machines Machines, about func(rem
 	return f
 }
 
-// Fleet is what is seen of a fleet.
+// Fleet has each machine of a fleet once.
 type Fleet struct {
-	Cluster    snapshot.Cluster // has each machine once
-	Duplicates []Duplicate      // are left out of Cluster
-	// Via is how each host that answered was spoken with, where the Link knows.
-	Via map[snapshot.Hostname]agent.Via
+	Cluster    snapshot.Cluster
+	Duplicates []Duplicate                     // left out of Cluster
+	Via        map[snapshot.Hostname]agent.Via // how each host that answered was asked, where the Link knows
 
-	reached  map[snapshot.Hostname]remote.Host // under which name each host of Cluster answered
+	reached  map[snapshot.Hostname]remote.Host // the name under which each host of Cluster answered
 	machines Machines                          // to remember
 }
 
-// merge keeps one host for each machine, with its first name, and the snapshot of the first name that answered.
+// merge keeps one host for each machine: its first name, with the snapshot of the first name that answered.
 func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func(remote.Host) agent.About) Fleet {
 	identities := identitiesOf(asked, all, about)
 	groups := known.group(identities)
@@ -87,7 +86,7 @@ func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func
 		reached: make(map[snapshot.Hostname]remote.Host, n), Via: make(map[snapshot.Hostname]agent.Via, n),
 		machines: known.next(identities, groups),
 	}
-	at := make([]int, n) // where the host of a machine is in the cluster
+	at := make([]int, n) // the index of a machine in the cluster, by that of its first name
 	for i, first := range groups {
 		h := all.Hosts[i]
 		if i == first {
@@ -105,7 +104,6 @@ func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func
 	return m
 }
 
-// identitiesOf are what is known of which machines names reach.
 func identitiesOf(asked []remote.Host, all snapshot.Cluster, about func(remote.Host) agent.About) []identity {
 	identities := make([]identity, len(all.Hosts))
 	for i := range all.Hosts {
@@ -118,7 +116,6 @@ func identitiesOf(asked []remote.Host, all snapshot.Cluster, about func(remote.H
 	return identities
 }
 
-// identity is what is known of which machine a name reaches.
 type identity struct {
 	name     string
 	answered bool
@@ -128,14 +125,14 @@ type identity struct {
 	via      agent.Via
 }
 
-// Machines remembers which names are one machine, for when not all of them answer. The zero Machines remembers none.
+// Machines remembers which names are one machine, for when some of them don't answer. The zero Machines is empty.
 type Machines struct {
 	OtherNames map[string][]string `json:"twins,omitempty"` // the other names of the machine, by name
 
 	reported map[[2]string]bool // pairs of names, in order
 }
 
-// group finds the names that are one machine: for each name the index of the first of them.
+// group finds names that are one machine.
 func (m Machines) group(identities []identity) grouping {
 	g := make(grouping, len(identities))
 	for i := range g {
@@ -147,10 +144,10 @@ func (m Machines) group(identities []identity) grouping {
 	return g
 }
 
-// grouping puts indices into groups; each group is identified by its first index.
+// grouping has for each index the first index of its group.
 type grouping []int
 
-// byToken joins a name that was given a token and one that shows it. What hosts say about themselves proves nothing.
+// byToken joins a name that was given a token and a name that shows it. What else hosts say of themselves is no proof.
 func (g grouping) byToken(identities []identity) {
 	given := make(map[string]int, len(identities))
 	for i := range identities {
@@ -167,7 +164,7 @@ func (g grouping) byToken(identities []identity) {
 	}
 }
 
-// byPeer joins names with one address, port and host key, if one of them can't show tokens.
+// byPeer joins names with the same address, port and host key, if one of them can't show tokens.
 func (g grouping) byPeer(identities []identity) {
 	first := make(map[remote.Peer]int, len(identities))
 	for i := range identities {
@@ -183,8 +180,7 @@ func (g grouping) byPeer(identities []identity) {
 	}
 }
 
-// bySilence joins a name that did not answer to the first of the machine's other names that did, or to the first if none
-// did.
+// bySilence joins a name that didn't answer to the first other name of its machine that did, else to the first one.
 func (g grouping) bySilence(others map[string][]string, identities []identity) {
 	if len(others) == 0 {
 		return
@@ -221,10 +217,10 @@ func (g grouping) join(i, j int) {
 	}
 }
 
-// maxOtherNames is how many other names of a machine are remembered with each.
+// maxOtherNames bounds the other names remembered for each name.
 const maxOtherNames = 8
 
-// next is what to remember of a grouping: names that left the fleet are forgotten.
+// next is what to remember of a grouping. It forgets names that have left the fleet.
 func (m Machines) next(identities []identity, g grouping) Machines {
 	members := make(map[int][]string)
 	for i, first := range g {
@@ -262,7 +258,7 @@ func (m *Fleet) reach(name snapshot.Hostname, answered remote.Host, via agent.Vi
 	}
 }
 
-// duplicate says that a name is the same machine as another. It is New only once.
+// duplicate notes that a name is the same machine as another. It is New only the first time.
 func (m *Machines) duplicate(name, sameAs string) Duplicate {
 	pair := [2]string{min(name, sameAs), max(name, sameAs)}
 	d := Duplicate{Name: snapshot.Hostname(name), SameAs: snapshot.Hostname(sameAs), New: !m.reported[pair]}
@@ -273,24 +269,22 @@ func (m *Machines) duplicate(name, sameAs string) Duplicate {
 	return d
 }
 
-// Duplicate is a further name of a machine, which is judged and counted once, under the name that comes first.
+// Duplicate is a further name of a machine, which is judged and counted once, under its first name.
 type Duplicate struct {
 	Name   snapshot.Hostname `json:"name"`
 	SameAs snapshot.Hostname `json:"same_as"` // the name under which the machine counts
-	New    bool              `json:"-"`       // it was found in this round, and is to be reported now
+	New    bool              `json:"-"`       // found in this round
 }
 
-// String is what the administrator reads.
+// String describes it for the administrator.
 func (d Duplicate) String() string {
 	return fmt.Sprintf("%s and %s are one machine: it counts once, as %s", d.SameAs, d.Name, d.SameAs)
 }
 
-// answered reports whether any host has answered, or failed.
 func (f *knownFleet) answered() bool {
 	return slices.ContainsFunc(f.last, func(h snapshot.Host) bool { return h.Snapshot != nil || h.Err != nil })
 }
 
-// lastOf is the last snapshot of a host; nil for none.
 func (f *knownFleet) lastOf(name string) *snapshot.Snapshot {
 	if at, known := f.at[name]; known {
 		return f.last[at].Snapshot

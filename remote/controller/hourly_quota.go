@@ -11,29 +11,29 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/quota"
 )
 
-// HourlyQuota bounds what each user of a host uses up in an hour, and all of them: of messages, or of the record.
+// HourlyQuota bounds how many messages, or bytes of the record, users of a host cause in an hour, each and together.
 type HourlyQuota[A comparable] struct {
 	Users map[snapshot.Hostname]map[A]Spent `json:"users,omitempty"`
 }
 
-// Spent is what a user of a host used up within an hour.
+// Spent is what a user of a host used within an hour.
 type Spent struct {
 	Since      time.Time `json:"since"`
 	Sent       int       `json:"sent"`
-	Suppressed int       `json:"suppressed,omitempty"` // how often there was nothing left
+	Suppressed int       `json:"suppressed,omitempty"` // how often the quota was used up
 	said       bool      // Over returned it
 }
 
 const (
 	quotaHour = time.Hour
-	// maxAccounts bounds the users remembered for a host, since a host may make them up. What others want is
-	// suppressed, and counted for the zero user.
+	// maxAccounts bounds the users of a host, which may make them up. Further ones are suppressed, and counted for the
+	// zero user.
 	maxAccounts = 1024
 )
 
-// Spend uses up n for a user if the bounds allow it: ofUser for the user, ofHost for all users of the host; 0 is no
-// bound. With ofHost, a user may have used up at most an eighth of what the host has left: of 800, if 160 are used up,
-// 80. after is what the user has spent in this hour; before, at the first call in an hour, in the hour before.
+// Spend spends n for a user if the bounds allow it: ofUser for the user, ofHost for all users of the host; 0 is no
+// bound. With ofHost, a user may have spent at most an eighth of what the host has left: of 800, if 160 are spent, 80.
+// after is what the user has spent in this hour. before is set at the first call in an hour, to that of the last hour.
 func (b *HourlyQuota[A]) Spend(
 	host snapshot.Hostname, user A, n, ofUser, ofHost int, now time.Time,
 ) (before, after Spent, ok bool) {
@@ -76,7 +76,7 @@ func (w *Spent) ended(now time.Time) bool {
 	return age >= quotaHour || age < 0
 }
 
-// Refund gives back n of what was used up.
+// Refund gives back n to a user.
 func (b *HourlyQuota[A]) Refund(host snapshot.Hostname, user A, n int) {
 	if w, known := b.Users[host][user]; known {
 		w.Sent = max(0, w.Sent-n)
@@ -84,7 +84,7 @@ func (b *HourlyQuota[A]) Refund(host snapshot.Hostname, user A, n int) {
 	}
 }
 
-// Forget drops hours that have ended; those in which something was suppressed an hour later, since Spend returns them.
+// Forget drops hours that have ended. Those with something suppressed are kept for another hour, for Spend to return.
 func (b *HourlyQuota[A]) Forget(now time.Time) {
 	for host, users := range b.Users {
 		maps.DeleteFunc(users, func(_ A, w Spent) bool {
@@ -102,11 +102,11 @@ type Over[A comparable] struct {
 	Host  snapshot.Hostname
 	User  A
 	Count int
-	Ended bool // the hour is over; otherwise more may follow
+	Ended bool // the hour is over; else more may follow
 }
 
-// Over returns what was suppressed for each user: once when that begins in an hour, and the rest when the hour has
-// ended. It drops the hours that have ended, as Spend does: call Over first.
+// Over returns what was suppressed for each user: once when that begins in an hour, and the rest after the hour. It
+// drops hours that have ended, as Spend does: call Over first.
 func (b *HourlyQuota[A]) Over(now time.Time) []Over[A] {
 	var list []Over[A]
 	for host, users := range b.Users {

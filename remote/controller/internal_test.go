@@ -134,9 +134,9 @@ func (k *kept) Append(records ...audit.Record) error {
 
 func (*kept) Reserve(int64) error { return nil }
 
-type learns Learned
+type learns Effects
 
-func (l learns) Learn(*Round, *Delivery) Learned { return Learned(l) }
+func (l learns) Learn(*Round, *Delivery) Effects { return Effects(l) }
 
 // TestTheRecordOfAnHour: a user who makes up findings, and a host that makes up users, fill neither the record nor
 // what others have of it; what is done is always recorded.

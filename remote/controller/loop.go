@@ -11,21 +11,21 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller/wake"
 )
 
-// LoopOptions say when hosts are asked, and what else a Loop listens to.
+// LoopOptions say when a Loop asks hosts, and which other events it handles.
 type LoopOptions struct {
-	// Interval is the time between two ticks, at which all hosts are asked: none of them twice at a time. 0 means once.
+	// Interval is the time between two ticks, which ask all hosts; 0 for a single tick.
 	Interval time.Duration
-	Cycles   int // ends the loop after so many ticks; 0 means never
+	Cycles   int // ends the loop after so many ticks; 0 for no end
 
-	// Hangup brings SIGHUP; nil for none. Reload is called for each, when a tick's answers have come, or before the
-	// next event. It may Configure the controller.
+	// Hangup brings SIGHUP; nil for none. Reload is called for each one, once all hosts have answered that the last tick
+	// asked, or with the next event. It may Configure the controller.
 	Hangup  <-chan os.Signal
 	Reload  func()
-	Actions *Queue // brings what operators ask for; nil for none
-	// Drain is how long outcomes are waited for when ctx ends; 0 is as long as they take. The next Loop of the controller
+	Actions *Queue // brings the actions of operators; nil for none
+	// Drain is how long to wait for outcomes when ctx ends; 0 for as long as they take. The next Loop of the controller
 	// learns the others.
 	Drain time.Duration
-	// Step, if set, feeds a watchdog: until its next call it takes as long as wait; 0 for the usual time.
+	// Step, if set, feeds a watchdog: its next call comes within wait; 0 for the usual time.
 	Step func(wait time.Duration)
 }
 
@@ -35,14 +35,14 @@ func (s *LoopOptions) step(wait time.Duration) {
 	}
 }
 
-// Loop enforces until the schedule is over, ctx ends, or each returns an error, which it then returns. each gets what
-// was done since a tick, when answers and orders have ended, or at the next tick. When ctx ends, no further order is
-// begun, and the outcomes of those under way are waited for.
+// Loop enforces until its ticks are over, ctx ends, or each returns an error, which Loop returns. each gets a round
+// when all hosts have answered and no delivery is under way, or at the next tick. When ctx ends, Loop begins no
+// further order, and waits for the outcomes of those under way.
 func Loop(ctx context.Context, c *Controller, s LoopOptions, each func(Round) error) error {
 	l := newLoop(ctx, c, s)
 	defer l.close()
 	for {
-		e := l.next(ctx) // a tick, answers, a time that is over, actions, deliveries that ended, a reload
+		e := l.next(ctx)
 		if e.tick {
 			if err := l.show(each); err != nil {
 				l.learn(e.ended) // finish waits for the others
@@ -75,7 +75,6 @@ func Loop(ctx context.Context, c *Controller, s LoopOptions, each func(Round) er
 	}
 }
 
-// loop brings a Controller the events that LoopOptions name, one after the other. It belongs to one goroutine.
 type loop struct {
 	*Controller
 	LoopOptions
@@ -85,10 +84,10 @@ type loop struct {
 
 	start, begun time.Time // of the loop, and of the last tick
 	tick         time.Time // the next one; zero for none
-	due          time.Time // when the next finding is; zero for none
-	notBefore    time.Time // the next judgement, unless it may be sooner
+	due          time.Time // when the next finding is due; zero for none
+	notBefore    time.Time // when to judge next, unless it may be sooner
 	last         bool      // no further tick follows
-	shown        bool      // what was done since the last tick was shown
+	shown        bool      // the round was shown
 }
 
 func newLoop(ctx context.Context, c *Controller, s LoopOptions) *loop {
@@ -101,7 +100,7 @@ func newLoop(ctx context.Context, c *Controller, s LoopOptions) *loop {
 	return l
 }
 
-// close ends asking and listening, and waits until they and the last save have ended.
+// close stops asking and listening, and waits for that and the last save.
 func (l *loop) close() {
 	l.asking.stopListening()
 	l.asking.cancel()
@@ -109,7 +108,7 @@ func (l *loop) close() {
 	l.background.writer.work.Wait()
 }
 
-// show shows what was begun at the last tick, once.
+// show ends the round, and passes it to each, once.
 func (l *loop) show(each func(Round) error) error {
 	if l.shown {
 		return nil
@@ -118,7 +117,7 @@ func (l *loop) show(each func(Round) error) error {
 	return each(l.endRound(time.Since(l.begun)))
 }
 
-// endRound gives sinks the round for the last time, and returns it. What came of deliveries is then in no later round.
+// endRound gives sinks the round for the last time, and returns it. No later round has its results again.
 func (c *Controller) endRound(took time.Duration) Round {
 	round := &c.round
 	round.Took, round.UnderWay = took, c.Memory.Rules.UnderWay
@@ -147,7 +146,7 @@ func (l *loop) startTick() {
 	}
 }
 
-// beginRound begins a round, in which all hosts are asked. What ended since the last one was shown is shown with it.
+// beginRound begins a round. It keeps the results since the last round was shown.
 func (c *Controller) beginRound() {
 	before := &c.round
 	c.round = Round{
@@ -164,23 +163,23 @@ func (c *Controller) beginRound() {
 	}
 }
 
-// handle acts on an event. Then it asks hosts again, and waits for events of those that answered.
+// handle enforces at an event. Then it asks hosts again, and listens to those that answered.
 func (l *loop) handle(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	ask := l.enforce(ctx, e)
 	took := time.Since(begun)
 	if l.last && l.asking.open == 0 {
-		l.asking.stopListening() // or what it leads to would have to be waited for, too
+		l.asking.stopListening() // or the loop would have to wait for the effects of further events
 	} else if e.complete || l.asking.watch == nil && len(e.answers) > 0 {
 		l.asking.listen(l.wakeLink(), &l.fleet)
 	}
 	if !l.DryRun {
-		l.asking.askAgain(l.Survey, l.Now, &l.fleet, ask, l.last) // before the loop ends each host once
+		l.asking.askAgain(l.Survey, l.Now, &l.fleet, ask, l.last)
 	}
 	l.schedule(begun, took)
 }
 
-// wakeLink is how to wait for events of hosts; nil if they are asked at ticks only.
+// wakeLink is the link to listen by; nil if only ticks ask hosts.
 func (l *loop) wakeLink() wake.Link {
 	if link, may := l.Link.(wake.Link); may && l.Interval > 0 && !l.DryRun && !l.StopAtFailure {
 		return link
@@ -188,18 +187,17 @@ func (l *loop) wakeLink() wake.Link {
 	return nil
 }
 
-// isOver reports whether what was begun at the last tick has ended.
+// isOver reports whether the round is complete: no answer of a host and no delivery is missing.
 func (l *loop) isOver() bool {
 	return !l.shown && l.asking.open == 0 && l.background.underWay == 0 && (!l.last || len(l.asking.hosts) == 0)
 }
 
-// finish waits for the orders under way when the loop ends.
 func (l *loop) finish(ctx context.Context, each func(Round) error) error {
 	l.asking.stopListening()
 	if l.shown && l.background.underWay == 0 && len(l.round.Results)+len(l.round.Notified) == 0 {
 		return nil
 	}
-	if l.shown { // what ends from now on is shown in a round of its own
+	if l.shown { // later results are shown in a round of their own
 		l.beginRound()
 		l.shown, l.round.Plan = false, enforce.Plan{}
 	}
@@ -226,7 +224,7 @@ func (l *loop) finish(ctx context.Context, each func(Round) error) error {
 	return l.show(each)
 }
 
-// Finish waits for the orders that a Loop left under way when Drain was over, and until the memory is written.
+// Finish waits for the deliveries that a Loop left under way after Drain, and until the memory is written.
 func (c *Controller) Finish(ctx context.Context, each func(Round) error) error {
 	l := newLoop(ctx, c, LoopOptions{})
 	defer l.close()

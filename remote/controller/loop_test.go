@@ -254,16 +254,16 @@ func TestFinishWaitsForTheWriter(t *testing.T) {
 // leaving is a Companion that once has something for a host that isn't in the fleet.
 type leaving struct{ learnt chan error }
 
-func (leaving) Plan(round *controller.Round, _ []enforce.Event) ([]*controller.Delivery, controller.Learned) {
+func (leaving) Plan(round *controller.Round, _ []enforce.Event) ([]*controller.Delivery, controller.Effects) {
 	if round.Early > 0 {
-		return nil, controller.Learned{}
+		return nil, controller.Effects{}
 	}
-	return []*controller.Delivery{{Host: "gone", Send: func(context.Context, controller.Link, remote.Host) error { return nil }}}, controller.Learned{}
+	return []*controller.Delivery{{Host: "gone", Send: func(context.Context, controller.Link, remote.Host) error { return nil }}}, controller.Effects{}
 }
 
-func (l leaving) Learn(_ *controller.Round, d *controller.Delivery) controller.Learned {
+func (l leaving) Learn(_ *controller.Round, d *controller.Delivery) controller.Effects {
 	l.learnt <- d.Err
-	return controller.Learned{}
+	return controller.Effects{}
 }
 
 // TestADeliveryToAHostThatLeft ends at once: nothing waits for it.

@@ -14,33 +14,33 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Store keeps the memory of a controller from run to run and, with an election, from leader to leader.
+// Store keeps the memory of a controller over restarts and, with an election, over changes of the leader.
 type Store interface {
-	// Load returns the memory to continue with, also with an error, which says what could not be read.
+	// Load returns the memory to continue with, even with an error, which says what could not be read.
 	Load(ctx context.Context) (FleetMemory, error)
-	// Save keeps a memory. It may be called in the background, but not twice at a time.
+	// Save keeps a memory. One goroutine at a time calls it.
 	Save(ctx context.Context, saved Saved) error
 }
 
-// FleetMemory is what a controller keeps from cycle to cycle, and on disk what has a key. Rules changes when a judgement
-// is recorded, and with each outcome.
+// FleetMemory is what a controller remembers; on disk what has a JSON key. Rules changes with each recorded judgement
+// and each outcome.
 type FleetMemory struct {
 	Rules      enforce.Memory             `json:"rules"`
 	Machines   Machines                   `json:"machines"`
-	Companions map[string]json.RawMessage `json:"companions,omitempty"` // the memories of companions, by their names
-	// Operator is what operators asked for that lasts. It has a file of its own, since it doesn't age: see statedir.
+	Companions map[string]json.RawMessage `json:"companions,omitempty"` // the memories of companions, by name
+	// Operator has holds and exemptions. It has a file of its own, since it doesn't age.
 	Operator operator.State                 `json:"-"`
-	recorded HourlyQuota[snapshot.Username] // how much of the record users of hosts used up lately
+	recorded HourlyQuota[snapshot.Username] // bytes of records about users of hosts
 	ReadOnly bool                           `json:"-"` // another controller writes this memory, and counts its rounds
 	// FormerHours are the GPU hours that an earlier version kept in the memory, where they stay until a table has them.
 	FormerHours map[string]enforce.Hours `json:"-"`
 }
 
-// Saved is an encoded memory: the loop continues to change its own while a Store writes this.
+// Saved is an encoded memory. The loop changes its own while a Store writes this.
 type Saved struct {
-	// Memory is what DecodeMemory reads; empty if it doesn't fit into the Store.
+	// Memory is read by DecodeMemory; empty if it doesn't fit into the Store.
 	Memory json.RawMessage `json:"memory,omitempty"`
-	// Operator is what operators asked for, which doesn't age; empty for nothing. See operator.State.Encode.
+	// Operator is from operator.State.Encode; empty without holds and exemptions.
 	Operator json.RawMessage `json:"operator,omitempty"`
 }
 
@@ -54,12 +54,12 @@ type savedMemory struct {
 const (
 	savedSchema = "genv.controller.memory/1"
 	MaxSaved    = 1 << 30 // bytes of a saved memory
-	// MaxMemoryAge is how old a memory may be to be continued: after it, "without a break" would be a guess.
+	// MaxMemoryAge is how old a memory may be. After it, "without a break" would be a guess.
 	MaxMemoryAge = time.Hour
-	saveEvery    = 10 * time.Second // a memory that changes in every cycle
+	saveEvery    = 10 * time.Second // since nearly every event changes the memory
 )
 
-// Encode returns the memory as it is now, with its times by the clock of now, also if that was set since.
+// Encode encodes the memory. Its times are adjusted to now, in case the clock was set since.
 func (m *FleetMemory) Encode(now time.Time) (saved Saved, err error) {
 	memory := *m
 	memory.Rules = m.Rules.At(now)
@@ -77,7 +77,7 @@ func (m *FleetMemory) Encode(now time.Time) (saved Saved, err error) {
 	return saved, nil
 }
 
-// DecodeMemory reads Saved.Memory, with its times by the clock of now. Of one that is too old it has FormerHours.
+// DecodeMemory reads Saved.Memory. If it is too old, only FormerHours are left.
 func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time, err error) {
 	var s savedMemory
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -102,7 +102,7 @@ func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time,
 var errOtherFleet = errors.New("the saved memory is of another fleet: it knows none of these hosts, so all times " +
 	"start again")
 
-// For returns the memory to continue with on hosts. With an error only what operators asked for and FormerHours are left.
+// For returns the memory to continue with on hosts. With an error only Operator and FormerHours are left.
 func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
 	for _, h := range hosts {
 		if _, known := m.Rules.Hosts[snapshot.Hostname(h.Name)]; known {
@@ -115,7 +115,7 @@ func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
 	return FleetMemory{Operator: m.Operator, FormerHours: m.FormerHours}, errOtherFleet
 }
 
-// restoreCompanions gives companions their memories. One that can't be read is lost: what it limits begins again.
+// restoreCompanions gives companions their memories. If one can't be read, its companion begins with an empty one.
 func (m *FleetMemory) restoreCompanions(companions []Companion) {
 	for _, c := range companions {
 		if keeper, ok := c.(MemoryKeeper); ok && m.Companions[keeper.Name()] != nil {
@@ -125,7 +125,7 @@ func (m *FleetMemory) restoreCompanions(companions []Companion) {
 	}
 }
 
-// withCompanions is the memory with what companions remember now.
+// withCompanions returns the memory with the present memories of companions.
 func (m FleetMemory) withCompanions(companions []Companion) (FleetMemory, error) {
 	all := make(map[string]json.RawMessage)
 	maps.Copy(all, m.Companions) // also of those that this run doesn't have

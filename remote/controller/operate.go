@@ -14,18 +14,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// EventOperator is about what an operator asked for, or about an exemption that ended.
+// EventOperator is about an operator's action, or an exemption that ended.
 const EventOperator enforce.EventKind = "operator"
 
-// operate ends exemptions whose time is over, and carries out what operators ask for. Like a plan
-// this is recorded first. Operators are answered when the memory with it is saved.
+// operate ends expired exemptions, and carries out actions of operators, which are recorded first, as plans are.
+// Operators get their answer when the memory is saved.
 func (c *Controller) operate(ctx context.Context, actions []*pendingAction) {
 	if c.Policy != nil {
 		c.expire()
 	}
 	for _, r := range actions {
 		if r.ctx.Err() != nil {
-			continue // the person has left, and may not want it any more
+			continue // the operator has left, and may not want it any more
 		}
 		var saved *saving
 		r.text, saved, r.err = c.carryOut(ctx, r)
@@ -38,7 +38,7 @@ func (c *Controller) operate(ctx context.Context, actions []*pendingAction) {
 	}
 }
 
-// expire ends exemptions, and says so, also if the cycle can't be recorded.
+// expire ends expired exemptions, even if that can't be recorded.
 func (c *Controller) expire() {
 	next := c.Memory.Operator
 	left, expired := next.Exemptions.Follow(c.fleet.Cluster).Expire(c.Now())
@@ -59,7 +59,7 @@ func (c *Controller) expire() {
 		})
 	}
 	c.record(records)
-	c.background.unsaved = true // nothing waits for it: after a crash they end again
+	c.background.unsaved = true // not urgent: after a crash they end again
 	c.emit(&c.round, events)
 }
 
@@ -82,7 +82,7 @@ func (c *Controller) carryOut(ctx context.Context, r *pendingAction) (text strin
 	return c.changeState(ctx, r)
 }
 
-// explain says what the caps count for a user, as seen from a host, and which exemptions by operators apply.
+// explain returns what caps count for a user on a host, and which exemptions of operators apply.
 func (c *Controller) explain(host snapshot.Hostname, user snapshot.Username) []string {
 	now := c.Now()
 	plan, _, _ := rules.Judge(c.Memory.Operator.Policy(c.Policy, now), c.judgedCluster(), c.Memory.Rules, now)
@@ -97,7 +97,6 @@ func (c *Controller) explain(host snapshot.Hostname, user snapshot.Username) []s
 	return lines
 }
 
-// changeState makes and ends exemptions and holds.
 func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string, *saving, error) {
 	e := r.action.Exemption()
 	if err := e.CheckRule(c.Policy); err != nil && r.action.Kind == operator.Exempt {
@@ -114,7 +113,7 @@ func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string,
 		}
 	}
 	items := []audit.Record{RecordOfAction(r.who, &r.action, text)}
-	if err := c.recordFirst(nil, nil, items); err != nil { // then nothing may be done
+	if err := c.recordFirst(nil, nil, items); err != nil {
 		return "", nil, operator.Refuse(operator.Unable, "Make room for the record, or run with --act-unrecorded.",
 			"nothing was done, since it could not be recorded: %v", err)
 	}
@@ -128,7 +127,7 @@ func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string,
 	return text, c.save(ctx, true), nil
 }
 
-// RecordOfAction is the record of an action.
+// RecordOfAction returns the record of an operator's action.
 func RecordOfAction(who operator.Author, a *operator.Action, text string) audit.Record {
 	return audit.Record{
 		Kind: audit.KindOperator, Action: string(a.Kind), By: who.String(), Host: a.Host, User: a.User,
@@ -136,7 +135,6 @@ func RecordOfAction(who operator.Author, a *operator.Action, text string) audit.
 	}
 }
 
-// setOperator sets what operators asked for that lasts.
 func (c *Controller) setOperator(s operator.State) {
 	c.Memory.Operator, c.round.Hold, c.round.Exemptions = s, s.Hold, s.Exemptions
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// sentOrder is an order on its way: ordersOf makes it, dispatch has it sent, and Learn says what came of it.
+// sentOrder is an order: ordersOf makes it, dispatch sends it, and Learn returns its result.
 type sentOrder struct {
 	order.OfHost
-	items     []audit.Record    // as the log has them
+	items     []audit.Record    // its items as records
 	findings  []enforce.Finding // the reasons for it
 	execution agent.Execution
 }
 
-// ordersOf are the orders of a plan; in a dry run there are none. It gives each its ID in the plan
-// itself, which round.add then copies.
+// ordersOf returns the orders of a plan; none in a dry run. It also sets their IDs in the plan, which round.add copies
+// then.
 func ordersOf(plan enforce.Plan, round *Round) []*sentOrder {
 	if round.DryRun || len(plan.Orders) == 0 {
 		return nil
@@ -55,7 +55,6 @@ func ordersOf(plan enforce.Plan, round *Round) []*sentOrder {
 	return orders
 }
 
-// findingIDs are the findings because of which an order is sent, each once.
 func findingIDs(o order.Order) []string {
 	var ids []string
 	for i := range o.Detach {
@@ -68,7 +67,6 @@ func findingIDs(o order.Order) []string {
 	return slices.Compact(ids)
 }
 
-// itemsOf are the items of orders, as the log has them.
 func itemsOf(orders []*sentOrder) (items []audit.Record) {
 	for _, o := range orders {
 		items = append(items, o.items...)
@@ -76,7 +74,7 @@ func itemsOf(orders []*sentOrder) (items []audit.Record) {
 	return items
 }
 
-// send waits for the outcome even if ctx ends in the meantime.
+// send sends the order, and waits for the outcome even if ctx ends in the meantime.
 func (o *sentOrder) send(ctx context.Context, link Link, host remote.Host) (err error) {
 	if ctx.Err() != nil {
 		return remote.Errorf(remote.Cancelled, "stopped before the order was sent: %w", context.Cause(ctx))
@@ -85,8 +83,7 @@ func (o *sentOrder) send(ctx context.Context, link Link, host remote.Host) (err 
 	return err
 }
 
-// Learn returns what came of the order.
-func (o *sentOrder) Learn(_ *Round, d *Delivery) Learned {
+func (o *sentOrder) Learn(_ *Round, d *Delivery) Effects {
 	result := OrderResult{
 		Cycle: d.round, Host: o.Host, Order: o.Order, Execution: o.execution, Err: d.Err, Findings: o.findings,
 	}
@@ -96,7 +93,7 @@ func (o *sentOrder) Learn(_ *Round, d *Delivery) Learned {
 		Kind: enforce.EventOutcome, Host: o.Host, Order: &result.Order, Findings: o.findings,
 		Lines: result.Execution.Lines, Warnings: o.execution.Warnings, Outcomes: outcomes, Err: d.Err,
 	}
-	return Learned{
+	return Effects{
 		Records: audit.OutcomeRecords(o.items, outcomes), Events: []enforce.Event{event}, results: []OrderResult{result},
 	}
 }

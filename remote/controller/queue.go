@@ -7,7 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
-const maxWaiting = 64 // actions, for the loop, which carries out one at a time
+const maxWaiting = 64 // actions
 
 // Queue carries the actions of operators to a Loop. It is safe for concurrent use.
 type Queue struct {
@@ -15,14 +15,13 @@ type Queue struct {
 	ended   chan struct{} // closed by End
 }
 
-// NewQueue returns a Queue.
+// NewQueue returns an empty Queue.
 func NewQueue() *Queue {
 	return &Queue{actions: make(chan *pendingAction, maxWaiting), ended: make(chan struct{})}
 }
 
-// pendingAction is an action that waits for its answer.
 type pendingAction struct {
-	ctx    context.Context // of the person who asks
+	ctx    context.Context // of the operator
 	who    operator.Author
 	action operator.Action
 	done   chan struct{} // closed when it has an answer
@@ -30,7 +29,7 @@ type pendingAction struct {
 	err    error
 }
 
-// Do has the loop carry out an action, and waits for the answer. After a *operator.Refusal nothing was done.
+// Do has the loop carry out an action, and waits for the answer. With a *operator.Refusal as error nothing was done.
 func (q *Queue) Do(ctx context.Context, who operator.Author, a operator.Action) (operator.Answer, error) {
 	if err := a.Check(); err != nil {
 		return operator.Answer{}, err
@@ -59,7 +58,7 @@ func (q *Queue) Do(ctx context.Context, who operator.Author, a operator.Action) 
 		"the controller has ended")
 }
 
-// waiting brings the actions; none for a nil Queue.
+// waiting returns the channel of actions; nil for a nil Queue.
 func (q *Queue) waiting() <-chan *pendingAction {
 	if q == nil {
 		return nil
@@ -67,5 +66,5 @@ func (q *Queue) waiting() <-chan *pendingAction {
 	return q.actions
 }
 
-// End refuses what waits, and what comes later, when the Loop has ended.
+// End refuses the actions that wait or come later. It is called after the Loop.
 func (q *Queue) End() { close(q.ended) }

@@ -16,12 +16,12 @@ import (
 // Recorder keeps the record; *audit.Log is one.
 type Recorder interface {
 	Append(...audit.Record) error
-	// Reserve makes sure that as many bytes can be appended.
+	// Reserve makes sure that so many bytes can be appended.
 	Reserve(bytes int64) error
 }
 
-// recordFirst records what was found, and what is about to be done. After an error nothing may be done. Append of
-// nothing writes what still waits: if that fails, the findings come again with the next judgement.
+// recordFirst records findings, and items before they are done. After an error nothing may be done. Append of nothing
+// writes records that still wait: if that fails, the findings come again with the next judgement.
 func (c *Controller) recordFirst(events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
 	if c.Audit == nil {
 		return nil
@@ -40,22 +40,22 @@ func (c *Controller) recordFirst(events []enforce.Event, duplicates []Duplicate,
 }
 
 const (
-	// bytesPerItem is what the records of an item's outcome need at most, unless the host returns a lot of text.
+	// bytesPerItem is the most that the records of an item's outcome need, unless the host returns a lot of text.
 	bytesPerItem = 2 << 10
-	// recordsAnHour is how many bytes an hour are recorded of what was found on a host, a ninth of it about one user.
+	// recordsAnHour is how many bytes of findings are recorded an hour for a host, a ninth of it about one user.
 	recordsAnHour = 4 << 20
 )
 
-// ahead writes what was found, within the quotas, and items, and reserves room for their outcomes.
+// ahead writes findings, within the quotas, and items, and reserves room for the outcomes.
 func (c *Controller) ahead(events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
-	before := c.beyond() // of the hour before, which spend forgets
+	before := c.beyond() // of the last hour, which spend forgets
 	var records []audit.Record
 	for i := range events {
 		if r, ok := recordOf(&events[i], &c.round); ok {
 			records = append(records, r)
 		}
 	}
-	records = slices.Concat(before, c.bounded(records), c.beyond()) // and then what was left out just now
+	records = slices.Concat(before, c.bounded(records), c.beyond()) // the latter counts what bounded left out
 	for _, d := range duplicates {
 		if d.New {
 			records = append(records, audit.Record{Kind: audit.KindDuplicate, Host: d.Name, Text: d.String()})
@@ -67,7 +67,7 @@ func (c *Controller) ahead(events []enforce.Event, duplicates []Duplicate, items
 	return c.Audit.Reserve(int64(len(items)) * bytesPerItem)
 }
 
-// recordOf is the record of an event; false if there is none.
+// recordOf returns the record of an event; false for none.
 func recordOf(e *enforce.Event, round *Round) (audit.Record, bool) {
 	r := audit.Record{Host: e.Host, Text: e.Text}
 	switch e.Kind {
@@ -77,7 +77,7 @@ func recordOf(e *enforce.Event, round *Round) (audit.Record, bool) {
 			Kind: audit.KindFinding, IDs: []string{f.ID}, Rule: f.Rule, Decision: round.Decision(f), Host: f.Host,
 			User: f.User, UID: f.UID, PID: f.PID, EID: f.EID, Text: f.Line(), Finding: f,
 		}
-		isDue := e.Kind == enforce.EventDue // what is acted on is recorded in each cycle, and the others once
+		isDue := e.Kind == enforce.EventDue // findings are recorded whenever they are acted on, and others once
 		return r, !e.Resumed && isDue == (r.Decision == enforce.DecisionAct)
 	case enforce.EventMore:
 		r.Kind, r.Text = audit.KindFinding, fmt.Sprintf("and %d more findings on this host", e.Count)
@@ -103,20 +103,20 @@ func (c *Controller) bounded(records []audit.Record) []audit.Record {
 	return slices.DeleteFunc(records, func(r audit.Record) bool { return !isDone(&r) && !c.spend(&r) })
 }
 
-// isDone reports whether a record is about what was done, and not about what was found.
+// isDone reports whether a record is about an action, and not only about a finding.
 func isDone(r *audit.Record) bool {
 	switch r.Kind {
 	case audit.KindFinding:
 		return r.Decision == enforce.DecisionAct
 	case audit.KindNotified:
-		return r.Reason == "" // else the message was not shown
+		return r.Reason == "" // the message was shown
 	case audit.KindCleared:
 		return false
 	}
 	return true
 }
 
-// spend reports whether there is room for a record.
+// spend counts a record, and reports whether the quotas have room for it.
 func (c *Controller) spend(r *audit.Record) bool {
 	host, user := r.Host, r.User
 	if r.Finding != nil {
@@ -130,7 +130,7 @@ func (c *Controller) spend(r *audit.Record) bool {
 	return ok || err != nil
 }
 
-// beyond counts the records that were left out.
+// beyond returns records that count those left out.
 func (c *Controller) beyond() (records []audit.Record) {
 	for _, over := range c.Memory.recorded.Over(c.Now()) {
 		text := fmt.Sprintf("and %d more records within an hour, of findings that are left out", over.Count)
@@ -142,7 +142,7 @@ func (c *Controller) beyond() (records []audit.Record) {
 	return records
 }
 
-// notSent records that items were not sent or done after all.
+// notSent records that items were not done after all.
 func (c *Controller) notSent(items []audit.Record, err error) {
 	failed := order.Outcome{Status: order.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", err)}
 	records := audit.OutcomeRecords(items, slices.Repeat([]order.Outcome{failed}, len(items)))
@@ -151,17 +151,16 @@ func (c *Controller) notSent(items []audit.Record, err error) {
 			records[i].Kind, records[i].Text = audit.KindOperator, items[i].Text
 		}
 	}
-	_ = c.write(records) // they wait to be written with the rest
+	_ = c.write(records) // after an error they wait for the next Append
 }
 
-// record writes records, and notes in the round why that failed.
 func (c *Controller) record(records []audit.Record) {
 	if err := c.write(records); err != nil {
 		c.round.Unrecorded = err
 	}
 }
 
-// write completes records, also for the hooks, and appends them to the log, if there is one.
+// write completes records, which hooks need too, and appends them to the log, if there is one.
 func (c *Controller) write(records []audit.Record) error {
 	now := c.Now().UTC()
 	for i := range records {

@@ -15,17 +15,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// OrderResult is an order that was sent to its host, and what came of it.
+// OrderResult is an order and the answer of its host.
 type OrderResult struct {
-	Cycle     int // the number of the round in which it was sent
+	Cycle     int // the number of the round that sent it
 	Host      snapshot.Hostname
 	Order     order.Order
 	Execution agent.Execution
 	Err       error
-	Findings  []enforce.Finding // why it was sent
+	Findings  []enforce.Finding // that caused it
 }
 
-// Undone is why nothing of the order was done, if something had one of these outcomes; else it is empty.
+// Undone is why nothing of the order was done, if an item had one of these outcomes; else it is empty.
 func (r *OrderResult) Undone(because ...order.OutcomeStatus) (reason string) {
 	for _, o := range r.outcomes() {
 		if o.Status.Ended() || o.Status == order.StatusDetached {
@@ -38,13 +38,13 @@ func (r *OrderResult) Undone(because ...order.OutcomeStatus) (reason string) {
 	return reason
 }
 
-// nothingDone are the classes of errors after which it is certain that the host did nothing.
+// nothingDone are the classes of errors after which the host certainly did nothing.
 var nothingDone = []remote.Class{
 	remote.Unreachable, remote.HostKey, remote.HostKeyChanged, remote.Auth, remote.Sudo, remote.SudoRefused,
 	remote.GenvMissing, remote.Version, remote.Configuration, remote.Cancelled, remote.Replaced,
 }
 
-// outcomes are what came of each item; of 1.4.3, which reports none, by its lines.
+// outcomes has one outcome for each item. Version 1.4.3 reports none, so its lines of text tell them.
 func (r *OrderResult) outcomes() []order.Outcome {
 	if r.Err == nil && r.Execution.Outcomes != nil {
 		return r.Execution.Outcomes
@@ -78,11 +78,11 @@ func (r *OrderResult) outcomes() []order.Outcome {
 	return list
 }
 
-// maxHostWords is how many characters of a line of a host's own are shown.
+// maxHostWords is how many characters of an unknown line from a host are shown.
 const maxHostWords = 128
 
-// shownLines are a host's lines as they are shown: those about the order in genv's own words, since 1.4.3 prints names
-// that users choose, and environments that processes claim; all others quoted.
+// shownLines are the lines of a host as people read them. Those about the order are in genv's own words, since 1.4.3
+// prints names that users choose and environments that processes claim. All others are quoted.
 func shownLines(o order.Order, lines []string) []string {
 	shown := make(map[string]string)
 	for i := range o.Detach {

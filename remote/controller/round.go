@@ -16,42 +16,42 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Round is what was seen, concluded and done since a tick, at which all hosts are asked, by one or more judgements.
+// Round is what was seen, decided and done since a tick, by one or more judgements. Users read "cycle" for it.
 type Round struct {
 	Run    string // of the controller, as in the log
 	Number int
-	// Early is how often the fleet was judged since the tick, besides the first. Earlier is Early of the round before.
+	// Early counts the judgements since the tick, without the first. Earlier is Early of the round before.
 	Early, Earlier int
 	Start          time.Time
 	Took           time.Duration // until all hosts had answered and deliveries had ended, or until the next tick
-	Ended          bool          // sinks get it for the last time, with all that was done in it
+	Ended          bool          // sinks get it for the last time, complete
 
 	Cluster    snapshot.Cluster
-	Duplicates []Duplicate                     // are left out of Cluster
-	Via        map[snapshot.Hostname]agent.Via // how each host that answered was reached, where the Link knows
+	Duplicates []Duplicate                     // left out of Cluster
+	Via        map[snapshot.Hostname]agent.Via // how each host that answered was asked, where the Link knows
 	Plan       enforce.Plan
 	DryRun     bool
-	Standby    bool // another controller acts, or may: this one only looks
+	Standby    bool // this controller only looks: another one acts, or may
 	Stopped    bool // nothing was judged: because of StopAtFailure, or because the run is ending
 
-	Results  []OrderResult  // of orders that ended in this round, also of ones sent earlier
-	UnderWay []order.OfHost // orders that go on
-	Notified []Notified     // who was notified of a finding, or could not be
+	Results  []OrderResult  // of orders that ended in this round, also of those sent earlier
+	UnderWay []order.OfHost // orders without an outcome yet
+	Notified []Notified     // the messages about findings, also those that failed
 	// Unrecorded is why the record could not be kept. Then nothing was done, unless there are Results.
 	Unrecorded    error
-	RecordChanged bool             // Unrecorded is not that of the last round
-	Hold          *operator.OnHold // why operators had rules do nothing; nil if they did not
+	RecordChanged bool             // Unrecorded differs from that of the last round
+	Hold          *operator.OnHold // an operator's stop of all rules; nil for none
 	Exemptions    policy.ExemptionList
 
-	Records []audit.Record // of what came of the deliveries that ended last
-	Items   []audit.Record // of what is done because of what was judged last
-	// Policy is what was judged by, Now when, and About what is known of a host without asking it: for companions.
+	Records []audit.Record // of the deliveries that ended last
+	Items   []audit.Record // of the orders of the last judgement
+	// Policy and Now are those of the last judgement. About returns what earlier answers told about a host.
 	Policy enforce.Policy
 	Now    time.Time
 	About  func(snapshot.Hostname) agent.About
 
 	judged     int            // how many times
-	sent       []order.OfHost // those of Plan.Orders that could be recorded
+	sent       []order.OfHost // the Plan.Orders that could be recorded
 	unrecorded string         // the text of Unrecorded in the last round
 }
 
@@ -64,9 +64,8 @@ func (round *Round) Decision(f *enforce.Finding) enforce.Decision {
 	return d
 }
 
-// see takes in what is known of the hosts.
 func (round *Round) see(f *knownFleet) {
-	before := round.Duplicates // what was New in this round stays so, to be shown
+	before := round.Duplicates // what was New in this round stays New, to be shown
 	round.Cluster, round.Duplicates, round.Via = f.Cluster, slices.Clone(f.Duplicates), f.Via
 	for i := range round.Duplicates {
 		d := &round.Duplicates[i]
@@ -75,7 +74,7 @@ func (round *Round) see(f *knownFleet) {
 	}
 }
 
-// Unable says why nothing can be done on hosts that answered, or what was ordered there failed as a whole.
+// Unable says why nothing can be done on hosts that answered, or why the whole order failed there.
 func (round *Round) Unable() map[snapshot.Hostname]string {
 	reasons := make(map[snapshot.Hostname]string)
 	for i := range round.Cluster.Hosts {
@@ -94,8 +93,8 @@ func (round *Round) Unable() map[snapshot.Hostname]string {
 	return reasons
 }
 
-// add adds a plan to those since the tick. A finding that waits for a look stays as it was, and one
-// that was acted on is kept when it is gone.
+// add adds a plan to those since the tick. A deferred finding stays as it was before, and one that was acted on is
+// kept when it is gone.
 func (round *Round) add(plan enforce.Plan, policy enforce.Policy, now time.Time) {
 	before := round.Plan
 	round.Plan, round.Policy, round.Now, round.Early = plan, policy, now, round.judged
@@ -122,7 +121,7 @@ func (round *Round) add(plan enforce.Plan, policy enforce.Policy, now time.Time)
 	}
 }
 
-// heldIn is what the limits held back since the tick: of each user and host what was judged last.
+// heldIn is what the limits held back since the tick: the latest for each user and host.
 func heldIn(before, latest []safety.Held) []safety.Held {
 	all := slices.Clone(latest)
 	for _, held := range before {
@@ -133,7 +132,7 @@ func heldIn(before, latest []safety.Held) []safety.Held {
 	return all
 }
 
-// label is the number, unique in its run, of a judgement that add has not added yet.
+// label numbers, uniquely in the run, the judgement that add will add next.
 func (round *Round) label() string {
 	if round.judged == 0 {
 		return fmt.Sprint(round.Number)
@@ -141,7 +140,7 @@ func (round *Round) label() string {
 	return fmt.Sprintf("%d.%d", round.Number, round.judged)
 }
 
-// Notified is what became of a message to a user about a finding.
+// Notified is the result of a message to a user about a finding.
 type Notified struct {
 	notify.UserMessage
 	Terminals int  // on which it was shown
@@ -149,12 +148,12 @@ type Notified struct {
 	Err       error
 }
 
-// Sink consumes events, once each and in order, and last the round that has Ended. Like a Companion it must not wait.
+// Sink consumes events, each once and in order, and at last the round that has Ended. It must not wait.
 type Sink interface {
 	Consume(round *Round, events []enforce.Event)
 }
 
-// AtEnd is the round as sinks get it last.
+// AtEnd returns the round as sinks get it last.
 func (round *Round) AtEnd() *Round {
 	ended := *round
 	ended.Ended = true

@@ -22,8 +22,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// lastCycle is what a cycle left behind. Documents are derived from it when somebody looks.
-type lastCycle struct {
+// lastRound is what a cycle left behind. Documents are derived from it when somebody looks.
+type lastRound struct {
 	round    controller.Round
 	hosts    map[snapshot.Hostname]answered
 	options  Options
@@ -38,7 +38,7 @@ type answered struct {
 }
 
 // fleet derives the document. It takes what hasn't changed from an earlier one.
-func (m *lastCycle) fleet(before *FleetState) *FleetState {
+func (m *lastRound) fleet(before *FleetState) *FleetState {
 	round := &m.round
 	f := &FleetState{
 		Schema: "genv.live.fleet/1", Revision: m.revision, Run: round.Run, Cycle: round.Number, Time: round.Start,
@@ -76,7 +76,7 @@ func (m *lastCycle) fleet(before *FleetState) *FleetState {
 	return f
 }
 
-func (m *lastCycle) host(h *snapshot.Host, before *FleetHost, unable map[snapshot.Hostname]string) FleetHost {
+func (m *lastRound) host(h *snapshot.Host, before *FleetHost, unable map[snapshot.Hostname]string) FleetHost {
 	last := m.hosts[h.Name]
 	host := FleetHost{
 		Name: h.Name, Labels: h.Labels, Via: last.via, Seen: last.at, GPUs: []gpus.GPU{}, Changed: m.revision,
@@ -129,7 +129,7 @@ func unknown(rows []gpus.GPU) []gpus.GPU {
 	return rows
 }
 
-func (m *lastCycle) users(f *FleetState) []FleetUser {
+func (m *lastRound) users(f *FleetState) []FleetUser {
 	all := make(usersByName)
 	for i := range f.Hosts {
 		for j := range f.Hosts[i].users {
@@ -231,7 +231,7 @@ func (g HostGuard) String() string {
 	return s
 }
 
-func (m *lastCycle) guard(h *snapshot.Host, s *snapshot.Snapshot) (g HostGuard) {
+func (m *lastRound) guard(h *snapshot.Host, s *snapshot.Snapshot) (g HostGuard) {
 	if s.Guard != nil {
 		g.Mode, g.Reason = s.Guard.Mode, s.Guard.Reason
 	}

@@ -48,7 +48,7 @@ type Feed struct {
 
 	mu       sync.Mutex
 	options  Options
-	state    lastCycle
+	state    lastRound
 	looked   time.Time // for idle GPUs
 	idle     map[gpuKey]idleFor
 	events   []FleetEvent // the last ones
@@ -136,7 +136,7 @@ func (f *Feed) take(round *controller.Round) {
 			hosts[h.Name] = answered{cmp.Or(h.AskedAt, round.Start), round.Via[h.Name], h.Snapshot}
 		}
 	}
-	f.state = lastCycle{round: *round, hosts: hosts, options: f.options, revision: f.state.revision + 1}
+	f.state = lastRound{round: *round, hosts: hosts, options: f.options, revision: f.state.revision + 1}
 	if f.options.Election != nil {
 		f.state.election = f.options.Election()
 	}

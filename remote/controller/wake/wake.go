@@ -5,9 +5,8 @@
 //	w.Watch(hosts) // after each tick: those that answered
 //	for looks := range w.Looks() { … }
 //
-// Each host is asked in a goroutine of its own, so that none delays another; while it is waited for it has none. A host
-// is asked at most ten times a second, and less often while its snapshot doesn't change or is large. What comes from
-// all hosts is passed on together.
+// Each host is asked in its own goroutine, so that none delays another; a wait needs none. A host is asked at most ten
+// times a second, and less often while its snapshot doesn't change or is large. Looks are passed on together.
 package wake
 
 import (
@@ -25,12 +24,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Link is how hosts are waited for and asked; *agent.Pool is one.
+// Link asks hosts and waits for their events; *agent.Pool is one.
 type Link interface {
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
 	// Await calls done once, in its own goroutine, when something may have changed on a host since its last snapshot,
-	// or after some minutes with woke false. After an error the host has to be asked at intervals; after
-	// agent.ErrNoEvents, as long as its genv is the same.
+	// or after some minutes with woke false. After an error only ticks can ask the host; after agent.ErrNoEvents as
+	// long as its genv is the same.
 	Await(ctx context.Context, host remote.Host, done func(woke bool, err error))
 }
 
@@ -38,16 +37,16 @@ type Link interface {
 type Look struct {
 	Host     remote.Host
 	Snapshot *snapshot.Snapshot
-	// Asked and Came are when it was asked for and when it came, by the monotonic clock.
+	// Asked and Came are when the host was asked and when it answered, by the monotonic clock.
 	Asked, Came time.Time
 }
 
-// Watch waits for hosts. A nil Watch waits for none.
+// Watch waits for events of hosts. A nil Watch waits for none.
 type Watch struct {
 	link Link
-	ctx  context.Context //nolint:containedctx // it is the life of the Watch
+	ctx  context.Context //nolint:containedctx // it lives as long as the Watch
 	end  context.CancelFunc
-	work sync.WaitGroup // collect, and the hosts that are waited for
+	work sync.WaitGroup // collect, and one for each host that is followed
 	in   chan Look
 	out  chan []Look
 
@@ -57,23 +56,22 @@ type Watch struct {
 	round uint64              // calls of Watch
 }
 
-// waiting is a host that is waited for.
 type waiting struct {
 	host  remote.Host
-	ctx   context.Context //nolint:containedctx // it is for as long as the host is listed
+	ctx   context.Context //nolint:containedctx // it lives as long as Watch lists the host
 	end   context.CancelFunc
 	again chan struct{} // has a value when the host answered at another tick
 	round uint64        // the last call of Watch that listed it
-	rest  atomic.Int32  // how many calls of Watch it takes until it is waited for again; 0 while it is
-	since atomic.Int64  // when it began to listen, in nanoseconds since the Watch began; or never
+	rest  atomic.Int32  // calls of Watch until it is followed again; 0 while it is followed
+	since atomic.Int64  // when waiting began, in nanoseconds since the Watch began; or never
 
-	// Used by the goroutine that waits for it or asks it, of which there is one at a time.
-	heard  bool // the last wait was no error
+	// Used by the goroutine that waits for it or asks it; there is one at a time.
+	heard  bool // the last wait ended without an error
 	pacing pacing
 	last   *snapshot.Snapshot
 }
 
-// Start returns a Watch of no host yet. Close ends it.
+// Start returns a Watch without hosts.
 func Start(link Link) *Watch {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &Watch{
@@ -84,7 +82,7 @@ func Start(link Link) *Watch {
 	return w
 }
 
-// Watch waits for these hosts from now on, and for no others. Those that could not be waited for are tried again.
+// Watch follows these hosts from now on, and no others. Waits that failed are tried again.
 func (w *Watch) Watch(hosts []remote.Host) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +98,7 @@ func (w *Watch) Watch(hosts []remote.Host) {
 			}
 			select {
 			case known.again <- struct{}{}:
-			default: // it has yet to notice the one before
+			default: // it has a value already
 			}
 			continue
 		}
@@ -118,7 +116,7 @@ func (w *Watch) Watch(hosts []remote.Host) {
 	}
 }
 
-// Looks are those of hosts that woke, the last one of each. They are taken as soon as the controller can judge them.
+// Looks brings the last look at each host that woke, as soon as the controller can judge them.
 func (w *Watch) Looks() <-chan []Look {
 	if w == nil {
 		return nil
@@ -135,7 +133,7 @@ func (w *Watch) Close() {
 	w.work.Wait()
 }
 
-// collect passes on looks.
+// collect keeps the last look at each host until they are taken.
 func (w *Watch) collect() {
 	pending := make(map[string]Look)
 	for {
@@ -156,17 +154,17 @@ func (w *Watch) collect() {
 	}
 }
 
-// restWithoutEvents is after how many ticks a host without events is waited for again: it may have another genv.
+// restWithoutEvents is after how many ticks a host without events is tried again: it may have another genv.
 const restWithoutEvents = 16
 
-// follow waits for a host and asks it, again and again, unless it reports no events.
+// follow repeats waiting for a host and asking it, unless it reports no events.
 func (w *Watch) follow(one *waiting) {
 	one.heard, one.pacing, one.last = false, newPacing(time.Now()), nil
 	w.work.Add(1)
 	go w.await(one)
 }
 
-// await waits for a host. It may take a moment: an earlier request is written first.
+// await waits for an event of a host. The call itself may take a moment: an earlier request is written first.
 func (w *Watch) await(one *waiting) {
 	since := time.Since(w.begun)
 	if !one.heard {
@@ -186,7 +184,7 @@ func (w *Watch) woke(one *waiting, woke bool, err error) {
 		w.work.Done()
 		return
 	case err != nil:
-		one.afterTick() // which finds out what is wrong
+		one.afterTick() // the tick finds out what is wrong
 	}
 	w.ask(one, woke && err == nil)
 	if one.ctx.Err() != nil {
@@ -196,7 +194,6 @@ func (w *Watch) woke(one *waiting, woke bool, err error) {
 	w.await(one)
 }
 
-// ask asks a host that woke, not too often.
 func (w *Watch) ask(one *waiting, woke bool) {
 	p := &one.pacing
 	for d := p.before(time.Now()); d > 0; d = p.before(time.Now()) {
@@ -224,7 +221,7 @@ func (w *Watch) ask(one *waiting, woke bool) {
 	}
 }
 
-// afterTick waits until the host has answered at another tick.
+// afterTick waits until the host has answered another tick.
 func (h *waiting) afterTick() {
 	select {
 	case <-h.again:
@@ -232,15 +229,15 @@ func (h *waiting) afterTick() {
 	}
 }
 
-// A host is asked at most once per floor, and after burst answers without a change once per refill.
+// A host is asked at most once per floor; after burst answers without a change, at most once per refill.
 const (
 	floor  = 100 * time.Millisecond
 	burst  = 50
 	refill = 500 * time.Millisecond
 )
 
-// An entry of a snapshot takes the controller some 40 µs, and hosts can make entries up: so large ones are asked less
-// often, and those with more than maxEntries at ticks alone.
+// An entry of a snapshot takes the controller some 40 µs, and hosts can make entries up. So hosts with large snapshots
+// are asked less often, and those with more than maxEntries at ticks only.
 const (
 	perEntry   = 200 * time.Microsecond
 	maxEntries = 4000
@@ -248,7 +245,7 @@ const (
 	textEach   = 1024 // bytes
 )
 
-// entries is how much there is to decode and judge in a snapshot: usagesEach and textEach take as long as an entry.
+// entries measures the work to decode and judge a snapshot. usagesEach and textEach take as long as an entry.
 func entries(s *snapshot.Snapshot) int {
 	if s == nil {
 		return 0
@@ -267,17 +264,17 @@ func entries(s *snapshot.Snapshot) int {
 	return n
 }
 
-// pacing is when a host may be asked again.
+// pacing says when to ask a host again.
 type pacing struct {
-	last  time.Time     // it was asked
-	pause time.Duration // until it is asked again, at least
-	left  int           // answers without a change before it is asked less often
+	last  time.Time     // when it was asked
+	pause time.Duration // after last, at least
+	left  int           // how many answers without a change are left until it is asked less often
 	from  time.Time     // since when left grows
 }
 
 func newPacing(now time.Time) pacing { return pacing{pause: floor, left: burst, from: now} }
 
-// before is how long to wait before the host is asked.
+// before is how long to wait before asking the host.
 func (p *pacing) before(now time.Time) time.Duration {
 	if grown := int(now.Sub(p.from) / refill); grown > 0 {
 		p.left, p.from = min(p.left+grown, burst), p.from.Add(time.Duration(grown)*refill)
@@ -289,7 +286,7 @@ func (p *pacing) before(now time.Time) time.Duration {
 	return max(wait, 0)
 }
 
-// asked notes that it was asked, and for how many entries.
+// asked notes a question, and the entries of its answer.
 func (p *pacing) asked(now time.Time, changed bool, entries int) {
 	p.last, p.pause = now, max(floor, time.Duration(entries)*perEntry)
 	if !changed {
@@ -297,9 +294,9 @@ func (p *pacing) asked(now time.Time, changed bool, entries int) {
 	}
 }
 
-// A tick asks hosts that report events one after the other, so that violations are dealt with in between: each
-// after a gap, or less if all would take longer than a part of the interval or spreadMost. Intervals below spreadFrom
-// are not spread.
+// A tick asks hosts that report events one after the other, so that violations are handled in between: each after a
+// gap, or less if all would take longer than a part of the interval, or than spreadMost. Intervals below spreadFrom are
+// not spread.
 const (
 	gap        = 25 * time.Millisecond
 	part       = 4
@@ -307,7 +304,7 @@ const (
 	spreadFrom = 5 * time.Second
 )
 
-// Spread is the time between the first looks of a tick at two of n hosts that listen.
+// Spread is the time between two of n hosts that report events when a tick asks them.
 func Spread(n int, interval time.Duration) time.Duration {
 	if n < 2 || interval < spreadFrom {
 		return 0
@@ -316,12 +313,12 @@ func Spread(n int, interval time.Duration) time.Duration {
 }
 
 const (
-	refusal = time.Second // within which a host usually says that it can't be waited for
+	refusal = time.Second // hosts without events usually say so within it
 	never   = math.MaxInt64
 )
 
-// Listens reports whether a look at a host would show nothing that its events don't: waiting for it works, and it has
-// not woken since its last look. It is safe for concurrent use. A nil Watch waits for no host.
+// Listens reports whether waiting for a host works, and the host has not woken since its last look. Asking it would
+// then show nothing new. It is safe for concurrent use.
 func (w *Watch) Listens(host string) bool {
 	if w == nil {
 		return false
