@@ -51,7 +51,7 @@ type Finding struct {
 	Cycles  int       `json:"cycles"`            // that saw it since
 	Pending bool      `json:"pending,omitempty"` // nothing is done yet
 	Due     time.Time `json:"due,omitzero"`      // when something is done at the earliest
-	Waits   string    `json:"waits,omitempty"`   // what else than time it waits for
+	BlockedBy   string    `json:"waits,omitempty"`   // what else than time it waits for
 	// Deferred says that it is due, and waits for another look or for the next tick. Nothing new is said about it.
 	Deferred bool `json:"-"`
 	// Held says that a safety limit or an operator holds back all that would be done because of it.

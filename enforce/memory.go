@@ -24,7 +24,7 @@ type Memory struct {
 	Present map[string]Presence `json:"present,omitempty"`
 	Uses    Uses                `json:"uses,omitempty"` // since when people have had their GPUs
 	// Released are devices that were detached for being idle while processes use them: true until they compute again.
-	Released map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
+	IdleDetached map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
 	// Hours are what caps of GPU hours count, by the IDs of the caps. They are kept in a table of their own.
 	Hours map[string]Hours `json:"hours,omitempty"`
 	// TakenFor says which GPUs were taken lately for commands that wait, by account and ID.
@@ -34,7 +34,7 @@ type Memory struct {
 	// Stuck are processes that can't be ended, with the reason. LeftAlone says until when a process gets no further
 	// SIGTERM: it got one, or may have, or its host refused to end it.
 	Stuck     map[snapshot.ProcessKey]string    `json:"stuck,omitempty"`
-	LeftAlone map[snapshot.ProcessKey]time.Time `json:"left_alone,omitempty"`
+	RetryAt map[snapshot.ProcessKey]time.Time `json:"left_alone,omitempty"`
 	Seen      SeenOn                            `json:"seen,omitempty"`
 	Hosts     map[snapshot.Hostname]KnownHost   `json:"hosts,omitempty"` // of the last cycle
 
@@ -42,7 +42,7 @@ type Memory struct {
 	UnderWay []order.OfHost `json:"-"` // orders that hosts still carry out; what these act on gets no second one
 	// Ended are the orders that ended after their hosts were last asked for a snapshot. It still shows what they were
 	// about, for which no second order is given either.
-	Ended []order.OfHost `json:"-"`
+	JustEnded []order.OfHost `json:"-"`
 	// Resumed says that it was read from disk: the next events include what was known before.
 	Resumed bool `json:"-"`
 	// Tally counts the actions and messages since the last tick: the limits apply to their sum.
@@ -56,7 +56,7 @@ func (m Memory) At(now time.Time) Memory {
 
 // WithTimes returns the memory with each of its times replaced, but for periods of hours.
 func (m Memory) WithTimes(at func(time.Time) time.Time) Memory {
-	m.Time, m.LeftAlone = at(m.Time), mapped(m.LeftAlone, at)
+	m.Time, m.RetryAt = at(m.Time), mapped(m.RetryAt, at)
 	m.TakenFor = mapped(m.TakenFor, func(t Taken) Taken { return Taken{at(t.At), t.Host, t.GPUs} })
 	known := func(t time.Time) time.Time {
 		if t.IsZero() {
@@ -124,7 +124,7 @@ type Presence struct {
 	Missed int       `json:"missed,omitempty"`
 	// Host is where it is. If it is on several hosts, On lists them instead.
 	Host snapshot.Hostname   `json:"host,omitempty"`
-	On   []snapshot.Hostname `json:"on,omitempty"`
+	Hosts   []snapshot.Hostname `json:"on,omitempty"`
 	// AskedAgain is since when hosts are asked once more before a rule of the fleet acts; zero if they aren't.
 	AskedAgain time.Time `json:"-"`
 }
@@ -138,9 +138,9 @@ func (m Memory) Next(now time.Time, hosts int) Memory {
 		Findings:   make(map[string]KnownFinding, len(m.Findings)),
 		Present:    make(map[string]Presence, len(m.Present)),
 		Uses:       make(Uses, len(m.Uses)),
-		Released:   copyOf(m.Released),
+		IdleDetached:   copyOf(m.IdleDetached),
 		Stuck:      copyOf(m.Stuck),
-		LeftAlone:  copyOf(m.LeftAlone),
+		RetryAt:  copyOf(m.RetryAt),
 		TakenFor:   takenFor,
 		Hours:      copyOf(m.Hours), // also of caps that are not in the policy for a while
 		Seen:       make(SeenOn, len(m.Seen)),
@@ -319,23 +319,23 @@ func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time
 	isSent := func(o order.OfHost) bool { return o.Order.ID == sent.Order.ID }
 	isLeft := func(o order.Outcome) bool { return !o.Status.IsOver() } // what is left is found again
 	if at := slices.IndexFunc(m.UnderWay, isSent); at >= 0 && !slices.ContainsFunc(outcomes, isLeft) {
-		m.Ended = append(slices.Clone(m.Ended), m.UnderWay[at])
+		m.JustEnded = append(slices.Clone(m.JustEnded), m.UnderWay[at])
 	}
 	m.UnderWay = slices.DeleteFunc(slices.Clone(m.UnderWay), isSent)
-	m.Stuck, m.LeftAlone = copyOf(m.Stuck), copyOf(m.LeftAlone)
+	m.Stuck, m.RetryAt = copyOf(m.Stuck), copyOf(m.RetryAt)
 	for _, o := range outcomes {
 		p := snapshot.ProcessKey{Host: sent.Host, PID: o.PID, Start: start[o.PID]}
 		if p.PID == 0 || p.Start == 0 || o.Status == order.StatusUnknown {
 			continue
 		}
-		delete(m.LeftAlone, p)
+		delete(m.RetryAt, p)
 		delete(m.Stuck, p)
 		refused, survived := o.Status == order.StatusRefused, o.Status == order.StatusSurvived
 		if refused || survived && sent.Order.Kill {
 			m.Stuck[p] = o.Reason
 		}
 		if refused || survived && !sent.Order.Kill {
-			m.LeftAlone[p] = now.Add(againAfter)
+			m.RetryAt[p] = now.Add(retryAfter)
 		}
 	}
 	return m
@@ -346,11 +346,11 @@ func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time
 // their work.
 func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	m.UnderWay = append(slices.Clone(m.UnderWay), o)
-	m.LeftAlone = copyOf(m.LeftAlone)
+	m.RetryAt = copyOf(m.RetryAt)
 	for i := range o.Order.Terminate {
 		if p := &o.Order.Terminate[i].Process; p.Start != 0 {
 			key := snapshot.ProcessKey{Host: o.Host, PID: p.PID, Start: p.Start}
-			m.LeftAlone[key] = now.Add(o.Order.Steps()[0].Wait)
+			m.RetryAt[key] = now.Add(o.Order.Steps()[0].Wait)
 		}
 	}
 	return m
@@ -373,4 +373,4 @@ func (m Memory) WarnAgain(ids []string) Memory {
 
 // againAfter is how long a process is left alone after it survived SIGTERM, or its host refused to end it. Outcomes
 // come shortly after a tick: a full minute would just miss the tick one minute later.
-const againAfter = time.Minute - 500*time.Millisecond
+const retryAfter = time.Minute - 500*time.Millisecond

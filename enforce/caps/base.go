@@ -59,7 +59,7 @@ func (c *capOn) withoutOutsiders(devices []*personDevice, by time.Time) []*perso
 	list := make([]*personDevice, len(devices))
 	for i, d := range devices {
 		own := *d
-		if list[i] = &own; c.isHeldBeside(whose, d.Host, d.Device, by) || c.isSparedOn(d) {
+		if list[i] = &own; c.usedByOthers(whose, d.Host, d.Device, by) || c.isOwnReserved(d) {
 			own.Exempt = judging.Proven
 		}
 	}
@@ -67,7 +67,7 @@ func (c *capOn) withoutOutsiders(devices []*personDevice, by time.Time) []*perso
 }
 
 // isHeldBeside reports whether somebody beside these people will still have or use a device by a time.
-func (c *Counting) isHeldBeside(people map[snapshot.Username]bool, h *judging.HostView, d *snapshot.Device,
+func (c *Counting) usedByOthers(people map[snapshot.Username]bool, h *judging.HostView, d *snapshot.Device,
 	by time.Time,
 ) bool {
 	return slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {

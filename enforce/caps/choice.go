@@ -48,11 +48,11 @@ type choice struct {
 // thatCount are the devices that count for caps: not those that are lost anyway by a time. It notes the cost of each.
 // One that exempt processes use counts only if a process of the user's own uid uses it, too: otherwise a job of the
 // user elsewhere could end for it.
-func thatCount(devices []*personDevice, by time.Time) []*personDevice {
+func countable(devices []*personDevice, by time.Time) []*personDevice {
 	c := &choice{by: by}
 	list := make([]*personDevice, 0, len(devices))
 	for _, d := range devices {
-		if c.leaves(d) {
+		if c.goes(d) {
 			continue
 		}
 		if d.cost = c.costOf(d); d.Exempt != judging.Reported || d.cost == costBusy {
@@ -63,8 +63,8 @@ func thatCount(devices []*personDevice, by time.Time) []*personDevice {
 }
 
 // dearest are n of a person's devices, or all if there are fewer: those that cost most to lose, then the oldest.
-func dearest(devices []*personDevice, n int) []*personDevice {
-	list := slices.SortedFunc(slices.Values(thatCount(devices, time.Time{})), func(a, b *personDevice) int {
+func costliest(devices []*personDevice, n int) []*personDevice {
+	list := slices.SortedFunc(slices.Values(countable(devices, time.Time{})), func(a, b *personDevice) int {
 		return cmp.Or(cmp.Compare(b.cost, a.cost), newerFirst(b, a))
 	})
 	return list[:min(n, len(list))]
@@ -279,7 +279,7 @@ func (c *choice) set(d *personDevice, chosen bool) {
 // update finds whether a device goes by what is chosen now, and counts it.
 func (c *choice) update(d *personDevice) {
 	was, sign := d.gone, int64(1)
-	if d.gone = d.chosen && !d.Stays || c.leaves(d); d.gone == was {
+	if d.gone = d.chosen && !d.Stays || c.goes(d); d.gone == was {
 		return
 	} else if was {
 		sign = -1
@@ -296,7 +296,7 @@ func (c *choice) update(d *personDevice) {
 }
 
 // leaves reports whether a device goes anyway, or by the choice: all attachments end, and all processes without one.
-func (c *choice) leaves(d *personDevice) bool {
+func (c *choice) goes(d *personDevice) bool {
 	switch {
 	case len(d.Envs) == 0 && d.Unknown == judging.Proven:
 		return false

@@ -64,7 +64,7 @@ func (c *capOn) firstToGo() string {
 		return ""
 	}
 	devices := c.devices()
-	if c.leavesSome || c.Waiting != nil {
+	if c.forOthers || c.Waiting != nil {
 		devices = c.withoutOutsiders(devices, time.Time{})
 	}
 	counted, _ := c.count(devices, time.Time{})

@@ -43,7 +43,7 @@ type usage struct {
 // together are the devices of several people, each once.
 func together(lists [][]*personDevice) []*personDevice {
 	parts := slices.Concat(lists...)
-	slices.SortStableFunc(parts, byPlace)
+	slices.SortStableFunc(parts, byHost)
 	room, all := make([]personDevice, len(parts)), make([]*personDevice, 0, len(parts))
 	for from, to := 0, 0; from < len(parts); from = to {
 		first, d := parts[from], &room[len(all)]
@@ -57,7 +57,7 @@ func together(lists [][]*personDevice) []*personDevice {
 	return all
 }
 
-func byPlace(a, b *personDevice) int {
+func byHost(a, b *personDevice) int {
 	return cmp.Or(cmp.Compare(a.Host.Position, b.Host.Position), cmp.Compare(a.Index, b.Index))
 }
 
@@ -87,7 +87,7 @@ func add(a, b int64) int64 {
 }
 
 // whose are the parts of a device: itself, if it is one person's.
-func (d *personDevice) whose() []*personDevice {
+func (d *personDevice) perOwner() []*personDevice {
 	if d.Parts == nil {
 		return []*personDevice{d}
 	}

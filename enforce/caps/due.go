@@ -62,11 +62,11 @@ func (c *capOn) dueAt() time.Time {
 func (c *capOn) checkCap(u *person, f *enforce.Finding) (due bool) {
 	warn := c.warnOf(u)
 	if !c.Together && c.wait == nil {
-		return c.CheckDue(c.host, f, judging.NewClock(warn, f.ID))
+		return c.CheckDue(c.host, f, judging.NewWarning(warn, f.ID))
 	}
 	shared := *f
-	sharedDue := c.CheckDue(c.host, &shared, judging.NewClock(warn, c.key()))
-	ownDue := c.CheckDue(c.host, f, judging.NewClock(warn.Quarter(), f.ID))
+	sharedDue := c.CheckDue(c.host, &shared, judging.NewWarning(warn, c.key()))
+	ownDue := c.CheckDue(c.host, f, judging.NewWarning(warn.Quarter(), f.ID))
 	due = sharedDue && ownDue
 	f.Since, f.Cycles, f.Due, f.Pending = shared.Since, shared.Cycles, judging.Later(shared.Due, f.Due), !due
 	f.Deferred = !due && (sharedDue || shared.Deferred) && (ownDue || f.Deferred)

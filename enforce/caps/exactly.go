@@ -50,7 +50,7 @@ func exactly(counted []*personDevice, n int, has, may map[int]int) (chosen []*pe
 // countOwners adds n for each device to the count of each of its people, by personDevice.Owner.
 func countOwners(to map[int]int, n int, devices ...*personDevice) {
 	for _, d := range devices {
-		for _, part := range d.whose() {
+		for _, part := range d.perOwner() {
 			to[part.Owner] += n
 		}
 	}

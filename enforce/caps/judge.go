@@ -15,14 +15,14 @@ import (
 // of their own come before those of the list.
 func (c *Counting) Judge() {
 	for h, list := range c.reservations {
-		maps.Copy(c.reserved, c.heldWithin(h, list, h.Clock()))
+		maps.Copy(c.ownReserved, c.withinReservations(h, list, h.Clock()))
 	}
 	for _, listed := range c.list {
 		if listed.Kind == enforce.CapHours {
 			c.countHours(listed)
 		}
 	}
-	dropLeaving(c.inOrder)
+	dropGone(c.inOrder)
 	for person := range slices.Chunk(c.inOrder, 1) {
 		for _, own := range c.own {
 			if on := c.on(own, nil, person); on != nil {
@@ -59,7 +59,7 @@ func (c *Counting) findUncounted() {
 			if h.In[i] != nil || h.Exempt[p.PID] || len(p.Usage) == 0 {
 				continue
 			}
-			if user := h.PersonRunning(p); user != "" {
+			if user := h.ProvenUser(p); user != "" {
 				people[user] = true
 				c.Uncounted.Processes++
 			}
@@ -131,9 +131,9 @@ func (c *Counting) on(listed *policyCap, h *judging.HostView, people []*person) 
 	if limit.Percent || limit.AllBut {
 		working, on.known = c.working(listed, h)
 	}
-	on.limit, on.leavesSome = limit.OfBase(working), limit.AllBut
+	on.limit, on.forOthers = limit.OfBase(working), limit.AllBut
 	if listed.Together || listed.Waiting != nil {
-		on.spared = c.reserved
+		on.ownReserved = c.ownReserved
 	}
 	if listed.Kind == enforce.CapHours {
 		on.spent, on.allowed, on.limit = c.spent(listed, people), on.limit, 0
@@ -153,9 +153,9 @@ type capOn struct {
 	known      bool  // the limit is, and what counts
 	spent      int64 // seconds of GPUs that were used, of allowed
 	allowed    int64
-	leavesSome bool                   // its limit leaves GPUs to others
+	forOthers bool                   // its limit leaves GPUs to others
 	notBefore  time.Time              // it acts not before that; zero if that has come
-	spared     map[*personDevice]bool // held within own reservations: they don't count
+	ownReserved     map[*personDevice]bool // held within own reservations: they don't count
 
 	// Of one that holds as far as others wait: what counts and isn't taken, how many of it may be, and the wait for which
 	// something goes.
@@ -173,11 +173,11 @@ func (c *capOn) judge() {
 }
 
 func (c *capOn) judgeDevices() {
-	if c.Kind != enforce.CapMemory && c.most() <= c.limit {
+	if c.Kind != enforce.CapMemory && c.atMost() <= c.limit {
 		return
 	}
 	devices := c.devices()
-	if c.leavesSome {
+	if c.forOthers {
 		devices = c.withoutOutsiders(devices, c.dueAt())
 	}
 	counted, used := c.count(devices, time.Time{})
@@ -224,13 +224,13 @@ func (c *capOn) takeAll(f enforce.Finding, chosen []*personDevice) (acts bool) {
 		}) || acts
 	}
 	if acts {
-		dropLeaving(c.people)
+		dropGone(c.people)
 	}
 	return acts
 }
 
 // most is how many GPUs the people have at the most, a shared one for each.
-func (c *capOn) most() (n int64) {
+func (c *capOn) atMost() (n int64) {
 	for _, u := range c.people {
 		n += int64(len(u.devices))
 	}
@@ -249,9 +249,9 @@ func (c *capOn) most() (n int64) {
 }
 
 // dropLeaving forgets the devices that people lose anyway: they no longer count.
-func dropLeaving(people []*person) {
+func dropGone(people []*person) {
 	for _, u := range people {
-		u.devices = slices.DeleteFunc(u.devices, new(choice).leaves)
+		u.devices = slices.DeleteFunc(u.devices, new(choice).goes)
 	}
 }
 
@@ -276,11 +276,11 @@ func (c *capOn) devicesOf(u *person) []*personDevice {
 func (c *capOn) isAboutAll() bool { return c.bit == 0 && c.host == nil }
 
 func (c *capOn) isAbout(d *personDevice) bool {
-	return (c.host == nil || d.Host == c.host) && d.caps&c.bit == c.bit && !c.spared[d]
+	return (c.host == nil || d.Host == c.host) && d.caps&c.bit == c.bit && !c.ownReserved[d]
 }
 
 func (c *capOn) count(devices []*personDevice, by time.Time) (counted []*personDevice, used int64) {
-	if counted = thatCount(devices, by); c.Kind != enforce.CapMemory {
+	if counted = countable(devices, by); c.Kind != enforce.CapMemory {
 		return counted, int64(len(counted))
 	}
 	counted = slices.DeleteFunc(counted, func(d *personDevice) bool {

@@ -15,7 +15,7 @@ import (
 func lostBy(chosen []*personDevice) map[int][]*personDevice {
 	lost := make(map[int][]*personDevice)
 	for _, whole := range chosen {
-		for _, part := range whole.whose() {
+		for _, part := range whole.perOwner() {
 			part.whole = whole
 			lost[part.Owner] = append(lost[part.Owner], part)
 		}
@@ -107,7 +107,7 @@ func (c *capOn) checkPart(u *person, f *enforce.Finding) (due bool) {
 	due = c.checkCap(u, f)
 	if c.Fleet.PauseCaps && f.HostsMissing > 0 && c.host == nil {
 		// The user may have more there, never less; but what costs least to lose may be there.
-		f.Waits = fmt.Sprintf(`%d of the hosts did not answer, and the policy says "unreachable: hold"`, f.HostsMissing)
+		f.BlockedBy = fmt.Sprintf(`%d of the hosts did not answer, and the policy says "unreachable: hold"`, f.HostsMissing)
 		due, f.Pending = false, true
 	}
 	if due && c.host == nil {

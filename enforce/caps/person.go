@@ -34,13 +34,13 @@ type Counting struct {
 	people       [][]*person // by the position of a host, who has something there, and caps
 	onHosts      []*person   // these lists, one after the other
 	waits        []*wait
-	reserved     map[*personDevice]bool // held within own reservations that run
+	ownReserved     map[*personDevice]bool // held within own reservations that run
 	counted      map[countKey]*counted
 
 	// Of the host that is counted: the devices, also by placeOf, room for more, and the caps about GPUs of the host.
 	here  []*personDevice
 	at    map[int]*personDevice
-	room  []personDevice
+	devicePool  []personDevice
 	about uint64
 	// The common arrays of the lists of devices: see judging.Append.
 	eids []snapshot.EnvID
@@ -61,7 +61,7 @@ func New(j *judging.Judgement) *Counting {
 	c := &Counting{
 		Judgement: j, byUser: make(map[snapshot.Username]*person), models: make(map[string]uint64),
 		served: make(map[string]*wait), reservations: make(map[*judging.HostView][]*snapshot.Reservation),
-		reserved: make(map[*personDevice]bool), counted: make(map[countKey]*counted),
+		ownReserved: make(map[*personDevice]bool), counted: make(map[countKey]*counted),
 		people: make([][]*person, len(j.Cluster)), at: make(map[int]*personDevice),
 	}
 	own := enforce.OwnCaps(func(user snapshot.Username) *enforce.Settings { return c.of(user).settings })
@@ -72,7 +72,7 @@ func New(j *judging.Judgement) *Counting {
 		c.caps = append(c.caps, &policyCap{Cap: listed, rule: enforce.RuleCaps, bit: 1 << i})
 	}
 	c.own, c.list = c.caps[:len(own)], c.caps[len(own):]
-	c.findBookings()
+	c.findReservations()
 	return c
 }
 
@@ -163,7 +163,7 @@ func (c *Counting) addUses(h *judging.HostView) {
 // addForeign adds a process of another user, or of root, in an environment: it ends with what is attached.
 func (c *Counting) addForeign(owner *person, env *judging.EnvView, p *snapshot.Process) {
 	for _, a := range env.Attachments {
-		if d := c.at[placeOf(owner.number, a.Device.Index)]; d != nil && p.Uses(d.Index) != nil {
+		if d := c.at[deviceKey(owner.number, a.Device.Index)]; d != nil && p.Uses(d.Index) != nil {
 			c.addProcess(owner, d, env, p)
 		}
 	}
@@ -180,7 +180,7 @@ func (c *Counting) addUsesOf(u *person, h *judging.HostView, in *judging.EnvView
 			continue
 		}
 		c.begin(u, h)
-		if c.at[placeOf(u.number, use.Index)] == nil && h.Terminates(p) {
+		if c.at[deviceKey(u.number, use.Index)] == nil && h.Terminates(p) {
 			continue
 		}
 		d := c.device(u, h, device)
@@ -224,13 +224,13 @@ func (c *Counting) begin(u *person, h *judging.HostView) {
 // device is a device that a user has on the host that is counted. It is idle if it has been so for as long as that rule
 // allows, whether or not the rule acts.
 func (c *Counting) device(u *person, h *judging.HostView, device *snapshot.Device) *personDevice {
-	at := placeOf(u.number, device.Index)
+	at := deviceKey(u.number, device.Index)
 	if d := c.at[at]; d != nil {
 		return d
 	}
 	d := &judging.Append(nil, personDevice{
 		Device: device, Host: h, Owner: u.number, caps: c.about & c.aboutModel(device),
-	}, &c.room)[0]
+	}, &c.devicePool)[0]
 	for _, p := range h.UnknownOn[device.Index] {
 		if h.CountsOutside(p) != "" {
 			continue // whatever its environment is
@@ -242,7 +242,7 @@ func (c *Counting) device(u *person, h *judging.HostView, device *snapshot.Devic
 			d.Unknown = judging.Proven
 		}
 	}
-	rule := h.Ask(u.user).Idle
+	rule := h.SettingsOf(u.user).Idle
 	d.Idle = rule != nil && h.MostIdle >= rule.After && h.Uses[judging.UseOf(u.user, device)].IdleFor(h.At) >= rule.After
 	u.devices, c.here, c.at[at] = append(u.devices, d), append(c.here, d), d
 	return d
@@ -263,14 +263,14 @@ func (c *Counting) aboutModel(d *snapshot.Device) (caps uint64) {
 }
 
 // placeOf is the key of what somebody has of a device.
-func placeOf(owner int, index snapshot.DeviceIndex) int { return owner<<32 | int(uint32(index)) }
+func deviceKey(owner int, index snapshot.DeviceIndex) int { return owner<<32 | int(uint32(index)) }
 
 // findBusy finds the devices of the host that aren't idle, since a process there uses another GPU that isn't.
 func (c *Counting) findBusy() {
 	var busy []*personDevice
 	for _, d := range c.here {
 		isBusy := func(u snapshot.DeviceUsage) bool {
-			other := c.at[placeOf(d.Owner, u.Index)]
+			other := c.at[deviceKey(d.Owner, u.Index)]
 			return other != nil && !other.Idle
 		}
 		if d.Idle && slices.ContainsFunc(d.Uses, func(use usage) bool {

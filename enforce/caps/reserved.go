@@ -15,12 +15,12 @@ import (
 
 const (
 	maxSkew   = time.Minute // how far the clock of a host may differ from this machine's without a note
-	lapseTold = time.Hour   // how long after its end the owner of a reservation that lapsed is told, once
+	lapseShown = time.Hour   // how long after its end the owner of a reservation that lapsed is told, once
 )
 
 // findBookings finds the reservations that run by the host's own clock, and those that start within the warning, sorted
 // by start. A host that doesn't report its clock has none.
-func (c *Counting) findBookings() {
+func (c *Counting) findReservations() {
 	tooMany := c.tooMany()
 	for _, h := range c.Hosts {
 		clock, known := h.Snapshot.Clock(h.At)
@@ -32,12 +32,12 @@ func (c *Counting) findBookings() {
 		for i := range h.Snapshot.Reservations {
 			b := &h.Snapshot.Reservations[i]
 			switch why := tooMany[b]; {
-			case b.Lapsed && b.Ended != nil && clock.Sub(*b.Ended) < lapseTold:
-				c.tell(h, b, enforce.ReservationLapsed,
+			case b.Lapsed && b.Ended != nil && clock.Sub(*b.Ended) < lapseShown:
+				c.informOwner(h, b, enforce.ReservationLapsed,
 					"has lapsed: none of its GPUs was attached or used for 30 minutes", "others may have them")
 			case !b.Holds(clock) || b.UID == 0:
 			case why != "":
-				c.tell(h, b, enforce.ReservedTooMany, "is one too many: "+why, "it doesn't count, and nothing is freed for it")
+				c.informOwner(h, b, enforce.ReservedTooMany, "is one too many: "+why, "it doesn't count, and nothing is freed for it")
 			case !b.From.After(clock.Add(lead)):
 				c.reservations[h] = append(c.reservations[h], b)
 			}
@@ -92,7 +92,7 @@ func (c *Counting) tooMany() map[*snapshot.Reservation]string {
 }
 
 // tell adds a finding that informs the owner of a reservation, without an action.
-func (c *Counting) tell(h *judging.HostView, b *snapshot.Reservation, kind, what, follows string) {
+func (c *Counting) informOwner(h *judging.HostView, b *snapshot.Reservation, kind, what, follows string) {
 	uid := b.UID
 	c.Add(enforce.Finding{
 		ID:   fmt.Sprintf("%s/%s/%s/%s", enforce.RuleReservations, b.ID, h.Name, kind),
@@ -105,7 +105,7 @@ func (c *Counting) tell(h *judging.HostView, b *snapshot.Reservation, kind, what
 
 // heldWithin are the devices that the owners of reservations hold on a host, up to the number that they have reserved
 // for a time: see dearest.
-func (c *Counting) heldWithin(h *judging.HostView, list []*snapshot.Reservation, at time.Time) map[*personDevice]bool {
+func (c *Counting) withinReservations(h *judging.HostView, list []*snapshot.Reservation, at time.Time) map[*personDevice]bool {
 	reserved := make(map[snapshot.Username]int)
 	for _, b := range list {
 		if b.Runs(at) {
@@ -116,7 +116,7 @@ func (c *Counting) heldWithin(h *judging.HostView, list []*snapshot.Reservation,
 	for owner, n := range reserved {
 		if u := c.byUser[owner]; u != nil {
 			elsewhere := func(d *personDevice) bool { return d.Host != h }
-			for _, d := range dearest(slices.DeleteFunc(slices.Clone(u.devices), elsewhere), n) {
+			for _, d := range costliest(slices.DeleteFunc(slices.Clone(u.devices), elsewhere), n) {
 				within[d] = true
 			}
 		}
@@ -125,8 +125,8 @@ func (c *Counting) heldWithin(h *judging.HostView, list []*snapshot.Reservation,
 }
 
 // isSparedOn reports whether somebody holds a device within a reservation of their own.
-func (c *capOn) isSparedOn(d *personDevice) bool {
-	for other := range c.spared {
+func (c *capOn) isOwnReserved(d *personDevice) bool {
+	for other := range c.ownReserved {
 		if other.Device == d.Device {
 			return true
 		}
@@ -141,26 +141,26 @@ func (c *Counting) judgeReservations() {
 	for _, h := range c.Hosts {
 		list := c.reservations[h]
 		for i := range list {
-			if on, ok := c.leaves(h, list[:i+1]); ok {
+			if on, ok := c.reservationCap(h, list[:i+1]); ok {
 				// its warning runs even while people have no more than it allows
 				c.CountPresence(h, &enforce.Finding{}, *on.Warn, on.key())
 				on.judgeDevices()
 			}
 		}
-		c.tellOfFailed(h, list)
+		c.informOfFailed(h, list)
 	}
 }
 
 // leaves is the cap of the last of some reservations: what all of them leave to others when it begins.
-func (c *Counting) leaves(h *judging.HostView, list []*snapshot.Reservation) (on capOn, ok bool) {
+func (c *Counting) reservationCap(h *judging.HostView, list []*snapshot.Reservation) (on capOn, ok bool) {
 	last := list[len(list)-1]
 	begins := judging.Later(last.From, h.Clock())
 	warn := h.Settings.WarnOf(enforce.RuleReservations)
 	on = capOn{
-		Counting: c, host: h, known: true, leavesSome: true,
-		limit: int64(leftBy(list, begins, h.Working())), spared: c.heldWithin(h, list, begins),
+		Counting: c, host: h, known: true, forOthers: true,
+		limit: int64(leftToOthers(list, begins, h.Working())), ownReserved: c.withinReservations(h, list, begins),
 		policyCap: &policyCap{rule: enforce.RuleReservations, Cap: &enforce.Cap{
-			ID: last.ID, Name: says(last, h), Kind: enforce.CapGPUs, Together: true, PerHost: true, Warn: &warn,
+			ID: last.ID, Name: reservationText(last, h), Kind: enforce.CapGPUs, Together: true, PerHost: true, Warn: &warn,
 		}},
 	}
 	// A cancelled one may have had its ID, and the time of its warning.
@@ -168,7 +168,7 @@ func (c *Counting) leaves(h *judging.HostView, list []*snapshot.Reservation) (on
 		on.notBefore = h.At.Add(acts.Sub(h.Clock()))
 	}
 	for _, u := range c.inOrder {
-		if !h.Ask(u.user).IgnoreReservations {
+		if !h.SettingsOf(u.user).IgnoreReservations {
 			on.people = append(on.people, u)
 		}
 	}
@@ -177,7 +177,7 @@ func (c *Counting) leaves(h *judging.HostView, list []*snapshot.Reservation) (on
 
 // leftBy is how many of the working GPUs of a host reservations leave at a time to those who have none: at most what is
 // left of the GPUs that the host had when the last of them was made.
-func leftBy(list []*snapshot.Reservation, at time.Time, working int) int {
+func leftToOthers(list []*snapshot.Reservation, at time.Time, working int) int {
 	reserved, known, made := 0, working, time.Time{}
 	for _, b := range list {
 		if b.Runs(at) {
@@ -190,13 +190,13 @@ func leftBy(list []*snapshot.Reservation, at time.Time, working int) int {
 }
 
 // says is who has reserved how much, and when, by the host's own clock.
-func says(b *snapshot.Reservation, h *judging.HostView) string {
+func reservationText(b *snapshot.Reservation, h *judging.HostView) string {
 	return fmt.Sprintf("%s has reserved %s from %s to %s", gpus.ShownUser(gpus.UserName(b.Username, &b.UID)),
 		text.Plural(b.GPUs, "GPU"), snapshot.When(b.From.In(h.Zone)), snapshot.When(b.Until.In(h.Zone)))
 }
 
 // tellOfFailed tells owners if a host has too few working GPUs: the newest reservation lacks them first.
-func (c *Counting) tellOfFailed(h *judging.HostView, list []*snapshot.Reservation) {
+func (c *Counting) informOfFailed(h *judging.HostView, list []*snapshot.Reservation) {
 	byMade := func(a, b *snapshot.Reservation) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID)) }
 	list = slices.SortedFunc(slices.Values(list), byMade)
 	for i, b := range list {
@@ -205,7 +205,7 @@ func (c *Counting) tellOfFailed(h *judging.HostView, list []*snapshot.Reservatio
 			if left == 0 {
 				follows = "none can be kept for you while that lasts"
 			}
-			c.tell(h, b, enforce.TooFewGPUs,
+			c.informOwner(h, b, enforce.TooFewGPUs,
 				fmt.Sprintf("lacks %d of its %s: too few GPUs of this host work or are judged", b.GPUs-left,
 					text.Plural(b.GPUs, "GPU")), follows)
 		}
@@ -224,7 +224,7 @@ func leftFor(list []*snapshot.Reservation, i, working int, now time.Time) int {
 		if at.Before(begins) || !at.Before(list[i].Until) {
 			continue
 		}
-		free := working - leftBy(list, at, working)
+		free := working - leftToOthers(list, at, working)
 		for _, earlier := range list[:i] {
 			if earlier.Runs(at) {
 				free -= earlier.GPUs
@@ -236,13 +236,13 @@ func leftFor(list []*snapshot.Reservation, i, working int, now time.Time) int {
 }
 
 // mayHaveBeside is how many GPUs somebody who waits may have on the host besides what others have reserved.
-func (c *Counting) mayHaveBeside(n *wait) int {
+func (c *Counting) mayHaveUnreserved(n *wait) int {
 	running := slices.DeleteFunc(slices.Clone(c.reservations[n.h]),
 		func(b *snapshot.Reservation) bool { return !b.Runs(n.h.Clock()) })
 	if len(running) == 0 {
 		return n.GPUs
 	}
-	on, ok := c.leaves(n.h, running)
+	on, ok := c.reservationCap(n.h, running)
 	if !ok {
 		return n.GPUs
 	}
@@ -252,10 +252,10 @@ func (c *Counting) mayHaveBeside(n *wait) int {
 			own += b.GPUs
 		}
 	}
-	for d := range on.spared {
+	for d := range on.ownReserved {
 		if d.Owner == n.user.number {
 			own--
 		}
 	}
-	return own + max(0, int(on.limit)-len(thatCount(on.devices(), time.Time{})))
+	return own + max(0, int(on.limit)-len(countable(on.devices(), time.Time{})))
 }

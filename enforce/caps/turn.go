@@ -15,7 +15,7 @@ func (c *choice) compare(d, other *personDevice) int {
 }
 
 func newerFirst(d, other *personDevice) int {
-	return cmp.Or(other.Newest.Compare(d.Newest), other.Written.Compare(d.Written), byPlace(d, other))
+	return cmp.Or(other.Newest.Compare(d.Newest), other.Written.Compare(d.Written), byHost(d, other))
 }
 
 // fewest is how many devices the person with the fewest has, of those who have one of these: people don't lose one
@@ -23,7 +23,7 @@ func newerFirst(d, other *personDevice) int {
 func fewest(has map[int]int, devices ...*personDevice) int {
 	least := math.MaxInt
 	for _, d := range devices {
-		for _, part := range d.whose() {
+		for _, part := range d.perOwner() {
 			least = min(least, has[part.Owner])
 		}
 	}
@@ -56,7 +56,7 @@ func (c *choice) inTurn(devices []*personDevice) iter.Seq[*personDevice] {
 
 func (d *personDevice) owners() string {
 	var owners []int
-	for _, part := range d.whose() {
+	for _, part := range d.perOwner() {
 		owners = append(owners, part.Owner)
 	}
 	return fmt.Sprint(owners)

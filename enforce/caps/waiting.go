@@ -89,7 +89,7 @@ func (c *Counting) firstDue(on *capOn) time.Time {
 // overBy are those of the caps that are exceeded at a time, with what may be taken by each.
 func overBy(each []*capOn, by time.Time) (over []*capOn) {
 	for _, on := range each {
-		if on.most() <= on.limit {
+		if on.atMost() <= on.limit {
 			continue
 		}
 		on.counted, _ = on.count(on.withoutOutsiders(on.devices(), by), by)
@@ -172,7 +172,7 @@ func (n *wait) suits(index snapshot.DeviceIndex) bool {
 func (c *Counting) free(h *judging.HostView, by time.Time) (free []snapshot.DeviceIndex) {
 	for i := range h.Snapshot.Devices {
 		d := &h.Snapshot.Devices[i]
-		if d.Works() && !d.Unidentified && !d.ProcessesUnknown && !d.MIGMode && !c.isHeldBeside(nil, h, d, by) {
+		if d.Works() && !d.Unidentified && !d.ProcessesUnknown && !d.MIGMode && !c.usedByOthers(nil, h, d, by) {
 			free = append(free, d.Index)
 		}
 	}
@@ -253,7 +253,7 @@ func (c *Counting) loseFor(n *wait, chosen []*personDevice, of map[*personDevice
 
 // canLose reports whether a device may be taken for somebody who has so many that the cap is about.
 func (c *capOn) canLose(d *personDevice, waiter *person, has int) bool {
-	for _, part := range d.whose() {
+	for _, part := range d.perOwner() {
 		i := slices.IndexFunc(c.people, func(u *person) bool { return u.number == part.Owner })
 		if c.people[i] == waiter || c.WaitingAnybody && c.countOf(c.people[i]) <= has {
 			return false
@@ -262,7 +262,7 @@ func (c *capOn) canLose(d *personDevice, waiter *person, has int) bool {
 	return true
 }
 
-func (c *capOn) countOf(u *person) int { return len(thatCount(c.devicesOf(u), time.Time{})) }
+func (c *capOn) countOf(u *person) int { return len(countable(c.devicesOf(u), time.Time{})) }
 
 // mayHave is how many GPUs a person who waits may have on the host by every cap, or by those that always hold: a host's
 // queue passes over people beyond these.
@@ -290,14 +290,14 @@ func (c *Counting) mayHave(n *wait, whileWaiting bool) int {
 		case !on.known, listed.Kind == enforce.CapHours && on.spent > on.allowed:
 			may = 0
 		case listed.Kind == enforce.CapGPUs:
-			left := int(on.limit) - len(thatCount(on.devices(), time.Time{}))
+			left := int(on.limit) - len(countable(on.devices(), time.Time{}))
 			if whileWaiting {
 				left -= c.promised(n, on)
 			}
 			may = min(may, left)
 		}
 	}
-	return max(min(may, c.mayHaveBeside(n)), 0)
+	return max(min(may, c.mayHaveUnreserved(n)), 0)
 }
 
 // promised is how many GPUs other waits get that a cap counts with those of a wait.

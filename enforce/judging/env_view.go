@@ -21,9 +21,9 @@ type EnvView struct {
 	Attachments []Attachment
 
 	exempt  bool
-	exempts map[snapshot.DeviceIndex]Certainty // by exempt processes: see ExemptUse
+	exemptUse map[snapshot.DeviceIndex]Certainty // by exempt processes: see ExemptUse
 	// drawnOn is by processes that draw on a screen: the device is in use, and rules judge what is attached.
-	drawnOn map[snapshot.DeviceIndex]Certainty
+	desktopUse map[snapshot.DeviceIndex]Certainty
 }
 
 // Attachment is an attachment together with its device.
@@ -47,7 +47,7 @@ func (v *EnvView) Attached(index snapshot.DeviceIndex) bool {
 }
 
 // ExemptUse is what exempt processes of the environment prove about a device's use. No cap takes that.
-func (v *EnvView) ExemptUse(index snapshot.DeviceIndex) Certainty { return v.exempts[index] }
+func (v *EnvView) ExemptUse(index snapshot.DeviceIndex) Certainty { return v.exemptUse[index] }
 
 // with adds what a process proves about the use of devices: least, or more.
 func (v *EnvView) with(uses map[snapshot.DeviceIndex]Certainty, p *snapshot.Process, least Certainty,

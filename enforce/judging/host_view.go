@@ -18,7 +18,7 @@ type HostView struct {
 	Position int           // in the cluster
 	At       time.Time     // when it was asked: all ages are as of then
 	silence  time.Duration // for how long it didn't answer before
-	paused   time.Duration // for how long it wasn't asked before that: see Judgement.pause
+	unasked   time.Duration // for how long it wasn't asked before that: see Judgement.pause
 	IsNew    bool          // it came at this event: see snapshot.Host
 	Acted    bool          // the outcome of an order came since it was asked for
 	fresh    bool          // something may be done by this look
@@ -47,8 +47,8 @@ type HostView struct {
 	// Uses say since when people have had its devices, even those that they lack for a short time. It is shared.
 	Uses      map[enforce.UseKey]enforce.Use
 	MostIdle  time.Duration            // how long one of these has been idle, the longest; negative if none is
-	released  []snapshot.AttachmentKey // of the memory, what is on this host
-	signalled []snapshot.ProcessKey
+	idleDetached  []snapshot.AttachmentKey // of the memory, what is on this host
+	tried []snapshot.ProcessKey
 }
 
 // Working is how many GPUs work and are judged.
@@ -62,7 +62,7 @@ func (h *HostView) Working() (n int) {
 }
 
 // Ask asks the policy about a user on this host, once a cycle.
-func (h *HostView) Ask(user snapshot.Username) *enforce.Settings {
+func (h *HostView) SettingsOf(user snapshot.Username) *enforce.Settings {
 	s := h.byUser[user]
 	if s == nil {
 		s = h.j.Policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, User: user, At: h.j.Now})
@@ -102,12 +102,12 @@ func (h *HostView) DeviceKey(index snapshot.DeviceIndex) string {
 
 // Stuck reports whether a process can't be ended.
 func (h *HostView) Stuck(p *snapshot.Process) bool {
-	_, stuck := h.stuckBecause(p)
+	_, stuck := h.stuckReason(p)
 	return stuck
 }
 
 // See fills in the view of a host.
-func (j *Judgement) See(h *HostView) {
+func (j *Judgement) Fill(h *HostView) {
 	s := h.Snapshot
 	h.In = make([]*EnvView, len(s.Processes))
 	h.Envs = make(map[snapshot.EnvID]*EnvView, len(s.Environments))
@@ -129,7 +129,7 @@ func (h *HostView) addEnvironments() {
 		_, view.exempt = h.j.Policy.Exempt(enforce.Subject{Host: h.Name, Environment: e})
 		h.Envs[e.EID] = view
 		if !view.exempt {
-			view.Settings, view.Person = h.Ask(e.Username), h.personOf(view)
+			view.Settings, view.Person = h.SettingsOf(e.Username), h.personOf(view)
 			h.InOrder = append(h.InOrder, view)
 		}
 	}
@@ -176,13 +176,13 @@ func (h *HostView) addProcesses() {
 		switch draws := h.ignoresAllUses(p); {
 		case exempt, !p.NodeMissing && draws && slices.ContainsFunc(p.Usage, h.Snapshot.TypeUnknown):
 			if Put(&h.Exempt, p.PID, true); env != nil {
-				env.exempts = env.with(env.exempts, p, Reported)
+				env.exemptUse = env.with(env.exemptUse, p, Reported)
 			}
 		case p.NodeMissing: // what is attached is judged as without it
 			Put(&h.Exempt, p.PID, true)
 		case draws: // on a desktop
 			if Put(&h.Exempt, p.PID, true); env != nil {
-				env.drawnOn = env.with(env.drawnOn, p, Unused)
+				env.desktopUse = env.with(env.desktopUse, p, Unused)
 			}
 		case env != nil:
 			env.Processes = Append(env.Processes, p, &h.j.processes)

@@ -83,9 +83,9 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 	j.keepExemptGPUs()
 	j.keepSilent()
 	j.markUnderWay()
-	j.giveReleased()
-	giveSignalled(j, j.Next.Stuck)
-	giveSignalled(j, j.Next.LeftAlone)
+	j.sortIdleDetached()
+	sortTried(j, j.Next.Stuck)
+	sortTried(j, j.Next.RetryAt)
 	return j
 }
 
@@ -100,7 +100,7 @@ func (h *HostView) setTime(host *snapshot.Host, known enforce.KnownHost, now tim
 		h.LastLook = h.j.Before.Time // as earlier versions kept it
 	}
 	lost := cmp.Or(known.LostAt, h.At)
-	h.silence, h.paused = max(0, h.At.Sub(lost)), h.j.pause(known.Looked, lost)
+	h.silence, h.unasked = max(0, h.At.Sub(lost)), h.j.pause(known.Looked, lost)
 	h.IsNew = host.AskedAt.IsZero() || host.IsNew
 	h.Acted = !known.Acted.IsZero() && !h.At.After(known.Acted)
 	h.fresh = (h.IsNew || now.Sub(h.At) <= enforce.FreshFor) && !h.Acted
@@ -117,11 +117,11 @@ func (j *Judgement) pause(last, next time.Time) time.Duration {
 
 // markUnderWay notes the orders that hosts still carry out, or that ended after their snapshots were asked for.
 func (j *Judgement) markUnderWay() {
-	for i := range j.Before.Ended {
-		o := &j.Before.Ended[i]
+	for i := range j.Before.JustEnded {
+		o := &j.Before.JustEnded[i]
 		h, inFleet := j.ByName[o.Host]
 		if inFleet && (h == nil || h.Acted) {
-			j.Next.Ended = append(j.Next.Ended, *o)
+			j.Next.JustEnded = append(j.Next.JustEnded, *o)
 		}
 		if h != nil && h.Acted {
 			h.UnderWay.Add(&o.Order)
@@ -138,18 +138,18 @@ func (j *Judgement) markUnderWay() {
 
 // Clock is a warning, with at least one key that measures it. A key names what must be there without a break: a
 // process; or user, host and device. The key that is due first counts: restarting a process doesn't reset the time.
-type Clock struct {
+type Warning struct {
 	warn enforce.Warn
 	keys []string
 }
 
 // NewClock is a clock with at least one key.
-func NewClock(warn enforce.Warn, keys ...string) Clock { return Clock{warn, keys} }
+func NewWarning(warn enforce.Warn, keys ...string) Warning { return Warning{warn, keys} }
 
 // CheckDue sets Since of a finding, and reports whether to act on it: the warning of a clock was over when the host was
 // asked for its snapshot, which is fresh. If it is over only now, or the snapshot is old, the finding is Deferred: the
 // host is asked again first. The host is nil for a finding about several. The caller adds the finding next.
-func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Clock) (due bool) {
+func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Warning) (due bool) {
 	over := false // whether a warning is over now; due is whether one was over at the host's snapshot
 	for i, c := range clocks {
 		p := firstDue(c, func(key string) enforce.Presence { return j.CountPresence(h, f, c.warn, key) })
@@ -171,7 +171,7 @@ func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Clock) (
 }
 
 // firstDue is the presence of the keys of a clock that is due first.
-func firstDue(c Clock, of func(key string) enforce.Presence) (first enforce.Presence) {
+func firstDue(c Warning, of func(key string) enforce.Presence) (first enforce.Presence) {
 	for i, key := range c.keys {
 		p := of(key)
 		_, at := p.Due(c.warn, time.Time{})
@@ -193,7 +193,7 @@ func (j *Judgement) At(h *HostView) time.Time {
 // DueAt is the earliest time at which a finding with these keys is due; zero for now. Rules don't warn of processes and
 // attachments that end before that anyway.
 func (j *Judgement) DueAt(h *HostView, warn enforce.Warn, keys ...string) time.Time {
-	p := firstDue(NewClock(warn, keys...), func(key string) enforce.Presence { return j.Presence(h, key) })
+	p := firstDue(NewWarning(warn, keys...), func(key string) enforce.Presence { return j.Presence(h, key) })
 	due, at := p.Due(warn, j.At(h))
 	if due {
 		return time.Time{}
@@ -212,7 +212,7 @@ func Later(a, b time.Time) time.Time {
 // CountPresence counts a key of a finding once in this cycle, and returns its presence.
 func (j *Judgement) CountPresence(h *HostView, f *enforce.Finding, warn enforce.Warn, key string) enforce.Presence {
 	p := j.Presence(h, key)
-	p.Warn, p.On = warn.OrLonger(p.Warn), f.CountedOn
+	p.Warn, p.Hosts = warn.OrLonger(p.Warn), f.CountedOn
 	j.Next.Present[key] = p
 	return p
 }
@@ -246,9 +246,9 @@ func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, adv
 	p = j.Before.Present[key]
 	silence, advances := j.pause(j.Before.Time, j.Now), j.advances
 	if h != nil {
-		silence, advances = h.silence+h.paused, h.advances
+		silence, advances = h.silence+h.unasked, h.advances
 	}
-	for _, name := range p.On {
+	for _, name := range p.Hosts {
 		if on := j.ByName[name]; on != nil && !p.Gone.IsZero() {
 			silence = max(silence, on.silence)
 		}
@@ -296,7 +296,7 @@ func (j *Judgement) KeepAbsent() {
 			continue
 		}
 		p, advances := j.remembered(h, key)
-		hidden := slices.ContainsFunc(p.On, silent)
+		hidden := slices.ContainsFunc(p.Hosts, silent)
 		if p.Gone.IsZero() {
 			p.Gone = j.At(h)
 		}
@@ -333,7 +333,7 @@ func (j *Judgement) End(f *enforce.Finding, due bool, h *HostView, p *snapshot.P
 		f.UnderWay++
 		return
 	}
-	if reason, stuck := h.stuckBecause(p); stuck {
+	if reason, stuck := h.stuckReason(p); stuck {
 		f.Stuck = append(f.Stuck, enforce.StuckProcess{ProcessRef: ref, Reason: reason})
 		return
 	}
@@ -343,7 +343,7 @@ func (j *Judgement) End(f *enforce.Finding, due bool, h *HostView, p *snapshot.P
 		h.Terminate(p, f.ID, f.Devices...)
 	case due:
 		h.Terminate(p, f.ID)
-	case f.Waits == "":
+	case f.BlockedBy == "":
 		h.ExpectEnd(p.PID, f.Due)
 	}
 	j.askFirst(f, h)
@@ -367,7 +367,7 @@ func (j *Judgement) LoseDevice(f *enforce.Finding, due bool, h *HostView, env *E
 	switch {
 	case due:
 		h.Detach(index, env.Env, h.use(env, index) == Unused, f.ID)
-	case f.Waits == "":
+	case f.BlockedBy == "":
 		h.ExpectDetach(index, env.Env.EID, f.Due)
 	}
 	j.askFirst(f, h)

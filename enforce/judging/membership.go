@@ -36,7 +36,7 @@ func (h *HostView) Claimed(p *snapshot.Process) *EnvView {
 
 // use says how an environment uses a device now. Processes of unknown environment count for those of their uid.
 func (h *HostView) use(env *EnvView, index snapshot.DeviceIndex) Certainty {
-	most := env.drawnOn[index]
+	most := env.desktopUse[index]
 	for p := range env.On(index) {
 		most = max(most, UseBy(env.Env.UID, p))
 	}

@@ -12,61 +12,61 @@ import (
 
 // Release notes that a device is detached because it was idle. The processes that still use it are left alone, and not
 // ended for using it without an attachment, until another environment is attached to it, or they compute there.
-func (h *HostView) Release(d *snapshot.Device, env *EnvView) {
-	h.j.Next.Released[snapshot.AttachmentKey{Host: h.Name, Device: d.Key(), EID: env.Env.EID}] = true
+func (h *HostView) NoteIdleDetached(d *snapshot.Device, env *EnvView) {
+	h.j.Next.IdleDetached[snapshot.AttachmentKey{Host: h.Name, Device: d.Key(), EID: env.Env.EID}] = true
 }
 
 // giveReleased gives the released devices to the views of their hosts. Indices, as an earlier version or a host without
 // UUIDs had them, are replaced by UUIDs.
-func (j *Judgement) giveReleased() {
-	for key, still := range maps.Clone(j.Next.Released) {
+func (j *Judgement) sortIdleDetached() {
+	for key, still := range maps.Clone(j.Next.IdleDetached) {
 		h, inFleet := j.ByName[key.Host]
 		if h == nil {
 			if !inFleet {
-				delete(j.Next.Released, key)
+				delete(j.Next.IdleDetached, key)
 			}
 			continue
 		}
 		if index, err := strconv.Atoi(key.Device); err == nil {
 			if d := h.Snapshot.Device(snapshot.DeviceIndex(index)); d != nil {
-				delete(j.Next.Released, key)
+				delete(j.Next.IdleDetached, key)
 				key.Device = d.Key()
-				j.Next.Released[key] = still
+				j.Next.IdleDetached[key] = still
 			}
 		}
-		h.released = append(h.released, key)
+		h.idleDetached = append(h.idleDetached, key)
 	}
 }
 
 // giveSignalled gives the processes that can't be ended, or are left alone, to the views of their hosts.
-func giveSignalled[T any](j *Judgement, processes map[snapshot.ProcessKey]T) {
+func sortTried[T any](j *Judgement, processes map[snapshot.ProcessKey]T) {
 	for key := range processes {
 		if h, inFleet := j.ByName[key.Host]; !inFleet {
 			delete(processes, key)
 		} else if h != nil {
-			h.signalled = append(h.signalled, key)
+			h.tried = append(h.tried, key)
 		}
 	}
 }
 
 // Released reports whether an environment's processes may keep using a device after it was detached, and whether they
 // might until they computed there. A device of unknown UUID may be any.
-func (j *Judgement) Released(h *HostView, env *EnvView, index snapshot.DeviceIndex) (still, was bool) {
+func (j *Judgement) IdleDetached(h *HostView, env *EnvView, index snapshot.DeviceIndex) (still, was bool) {
 	d := h.Snapshot.Device(index)
 	if d == nil || len(d.Attachments) > 0 {
 		return false, false
 	}
 	key := snapshot.AttachmentKey{Host: h.Name, Device: d.Key(), EID: env.Env.EID}
 	if d.UUID == "" {
-		for _, other := range h.released {
+		for _, other := range h.idleDetached {
 			if other.EID == key.EID && h.withKey(other.Device) == nil {
 				return true, true
 			}
 		}
 	}
-	still, was = j.Next.Released[key]
+	still, was = j.Next.IdleDetached[key]
 	if still && h.computes(env, d) {
-		still, j.Next.Released[key] = false, false
+		still, j.Next.IdleDetached[key] = false, false
 	}
 	return still, was
 }
@@ -102,12 +102,12 @@ func (h *HostView) stillUses(eid snapshot.EnvID, key string) bool {
 	return slices.ContainsFunc(env.Processes, func(p *snapshot.Process) bool { return p.Uses(d.Index) != nil })
 }
 
-func (h *HostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool) {
-	if len(h.signalled) == 0 {
+func (h *HostView) stuckReason(p *snapshot.Process) (reason string, stuck bool) {
+	if len(h.tried) == 0 {
 		return "", false
 	}
 	j, key := h.j, snapshot.ProcessKey{Host: h.Name, PID: p.PID, Start: p.Start}
-	until, again := j.Next.LeftAlone[key]
+	until, again := j.Next.RetryAt[key]
 	left := until.Sub(j.Now)
 	switch reason, stuck = j.Next.Stuck[key]; {
 	case !again:
@@ -122,12 +122,12 @@ func (h *HostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool)
 }
 
 func (h *HostView) forgetEnded() {
-	for _, key := range h.released {
+	for _, key := range h.idleDetached {
 		if !h.stillUses(key.EID, key.Device) {
-			delete(h.j.Next.Released, key)
+			delete(h.j.Next.IdleDetached, key)
 		}
 	}
-	if len(h.signalled) == 0 {
+	if len(h.tried) == 0 {
 		return
 	}
 	running := make(map[snapshot.ProcessKey]bool, len(h.Snapshot.Processes))
@@ -135,10 +135,10 @@ func (h *HostView) forgetEnded() {
 		p := &h.Snapshot.Processes[i]
 		running[snapshot.ProcessKey{Host: h.Name, PID: p.PID, Start: p.Start}] = true
 	}
-	for _, key := range h.signalled {
+	for _, key := range h.tried {
 		if !running[key] {
 			delete(h.j.Next.Stuck, key)
-			delete(h.j.Next.LeftAlone, key)
+			delete(h.j.Next.RetryAt, key)
 		}
 	}
 }

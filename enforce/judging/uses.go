@@ -14,7 +14,7 @@ import (
 )
 
 // partOfBreak is the part of an allowed time for which a person may be without the GPU, and the time goes on.
-const partOfBreak = 4
+const breakPart = 4
 
 // UseOf is the key of a person's use of a device.
 func UseOf(person snapshot.Username, d *snapshot.Device) enforce.UseKey {
@@ -40,12 +40,12 @@ func (h *HostView) CountsOutside(p *snapshot.Process) snapshot.Username {
 	if !h.Settings.CountOutside {
 		return ""
 	}
-	return h.PersonRunning(p)
+	return h.ProvenUser(p)
 }
 
 // PersonRunning is the account of a person that the kernel proves a process to be of; empty for none. A host without
 // FirstUID refuses an order with a process of unknown environment.
-func (h *HostView) PersonRunning(p *snapshot.Process) snapshot.Username {
+func (h *HostView) ProvenUser(p *snapshot.Process) snapshot.Username {
 	first := snapshot.UID(usualFirstUID)
 	if h.Snapshot.FirstUID != nil {
 		first = *h.Snapshot.FirstUID
@@ -86,7 +86,7 @@ func (x *Holder) Key(h *HostView, index snapshot.DeviceIndex) enforce.UseKey {
 func (h *HostView) holderOf(i int) (Holder, bool) {
 	p, env := &h.Snapshot.Processes[i], h.In[i]
 	if user := h.CountsOutside(p); user != "" {
-		s := h.Ask(user)
+		s := h.SettingsOf(user)
 		return Holder{p, user, s, true}, s.Idle != nil
 	}
 	if env == nil || env.exempt || env.Settings.Idle == nil || !env.Settings.Idle.End ||
@@ -97,7 +97,7 @@ func (h *HostView) holderOf(i int) (Holder, bool) {
 }
 
 // sparesAll reports whether an exempt process keeps what it uses from being idle: no daemon, desktop or unproved one.
-func (h *HostView) sparesAll(p *snapshot.Process) bool {
+func (h *HostView) keepsInUse(p *snapshot.Process) bool {
 	return !p.NodeMissing && !h.ignoresAllUses(p) && !h.j.Fleet.Protects(p)
 }
 
@@ -108,7 +108,7 @@ type currentUse struct {
 	settings *enforce.Settings
 	attached time.Time // zero if it isn't
 	used     bool      // or it may be
-	spared   bool      // by an exempt process
+	exempt   bool      // by an exempt process
 }
 
 func (j *Judgement) currently(person snapshot.Username, s *enforce.Settings, d *snapshot.Device) *currentUse {
@@ -135,19 +135,19 @@ func (j *Judgement) RememberUses(h *HostView) {
 				u.attached = a.Began
 			}
 			u.used = u.used || a.Device.ProcessesUnknown || h.use(env, a.Device.Index) != Unused
-			u.spared = u.spared || env.ExemptUse(a.Device.Index) != Unused
+			u.exempt = u.exempt || env.ExemptUse(a.Device.Index) != Unused
 		}
 	}
 	for i := range h.Snapshot.Processes {
 		x, holds := h.holderOf(i)
 		exempt := h.Exempt[h.Snapshot.Processes[i].PID]
-		if !holds || exempt && !h.sparesAll(x.Process) {
+		if !holds || exempt && !h.keepsInUse(x.Process) {
 			continue
 		}
 		for _, use := range x.Process.Usage {
 			if d := h.Devices[use.Index]; d != nil {
 				u := j.currently(x.Person, x.Settings, d)
-				u.used, u.spared = true, u.spared || exempt
+				u.used, u.exempt = true, u.exempt || exempt
 			}
 		}
 		if !exempt {
@@ -205,7 +205,7 @@ func (h *HostView) continueUses() {
 }
 
 func (h *HostView) continued(before enforce.Use, u *currentUse) enforce.Use {
-	now := enforce.Use{Break: u.settings.MaxDuration / partOfBreak}
+	now := enforce.Use{Break: u.settings.MaxDuration / breakPart}
 	switch {
 	case u.attached.IsZero() && !before.Attached.IsZero():
 		now.Attached, now.Detached = before.Attached, cmp.Or(before.Detached, h.At)
@@ -220,17 +220,17 @@ func (h *HostView) continued(before enforce.Use, u *currentUse) enforce.Use {
 		return now
 	}
 	begins := h.At.Sub(h.LastLook) > longestPause(rule) ||
-		!before.Gone.IsZero() && h.At.Sub(before.Gone) >= rule.After/partOfBreak
+		!before.Gone.IsZero() && h.At.Sub(before.Gone) >= rule.After/breakPart
 	clock := func(since time.Time, goesOn bool) time.Time {
 		switch {
-		case !goesOn || u.spared:
+		case !goesOn || u.exempt:
 			return time.Time{}
 		case begins:
 			return h.At
 		}
 		return cmp.Or(since, h.At)
 	}
-	now.Break = max(now.Break, rule.After/partOfBreak)
+	now.Break = max(now.Break, rule.After/breakPart)
 	now.Idle = clock(before.Idle, !u.used || u.device.ComputesLess(rule.Below))
 	if rule.BelowPower > 0 {
 		now.LowPower = clock(before.LowPower, !u.used || u.device.DrawsLess(rule.BelowPower))

@@ -199,7 +199,7 @@ func messageOf(f *enforce.Finding, follows string, now time.Time) UserMessage {
 		ID: f.ID, Rule: f.Rule, Line: lineOf(f),
 		Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows, Pending: f.Pending, Due: f.Due,
 		// Other findings that wait do so for orders on a host to end.
-		Waits: f.Waits != "" && f.HostsMissing > 0, Since: f.Since, At: now,
+		Waits: f.BlockedBy != "" && f.HostsMissing > 0, Since: f.Since, At: now,
 		ForOthers: f.Rule == enforce.RuleReservations || f.Cap != nil && f.Cap.WaitsFor != "",
 	}
 }

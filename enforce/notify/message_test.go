@@ -48,12 +48,12 @@ func TestElsewhere(t *testing.T) {
 		"in some time": {enforce.Finding{Detach: device("a"), Pending: true, Due: now.Add(time.Hour)}, "ab", []string{"b 1001: Unless this changes, in 1h " + choice + " (as things are now, GPU 3 will be detached on a; what runs there then ends, too)."}},
 		"GPU hours":    {enforce.Finding{Detach: device("a"), Pending: true, Cap: &enforce.CapExcess{Counts: "gpu-hours"}}, "ab", []string{"b 1001: Unless this changes soon, GPU 3 will be detached on a; what runs there then ends, too."}},
 		"once all hosts answer": {
-			enforce.Finding{Terminate: process("a"), Detach: device("c"), Pending: true, HostsMissing: 1, Waits: "1 of the hosts did not answer"},
+			enforce.Finding{Terminate: process("a"), Detach: device("c"), Pending: true, HostsMissing: 1, BlockedBy: "1 of the hosts did not answer"},
 			"abc",
 			[]string{"b 1001: Unless this changes, once all hosts answer, " + choice + " (as things are now, process 5 will be ended on a; GPU 3 will be detached on c; what runs there then ends, too)."},
 		},
 		"once a host has room for an order": {
-			enforce.Finding{Detach: device("a"), Pending: true, Waits: "16 orders are under way on the host"},
+			enforce.Finding{Detach: device("a"), Pending: true, BlockedBy: "16 orders are under way on the host"},
 			"ab",
 			[]string{"b 1001: Unless this changes soon, " + choice + " (as things are now, GPU 3 will be detached on a; what runs there then ends, too)."},
 		},

@@ -225,7 +225,7 @@ func (l *lab) enforce() {
 	plan, memory, _ := rules.Judge(l.file, cluster, l.memory, l.now)
 	l.memory = memory
 	if l.random.IntN(200) == 0 { // another leader goes on, with what was stored
-		l.memory.Notes, l.memory.UnderWay, l.memory.Ended = nil, nil, nil
+		l.memory.Notes, l.memory.UnderWay, l.memory.JustEnded = nil, nil, nil
 	}
 	for _, w := range l.waits { // what is free stays kept
 		w.kept = slices.DeleteFunc(slices.Clone(w.kept), func(g snapshot.DeviceIndex) bool { return l.holder(w.host, g) != nil })

@@ -12,7 +12,7 @@ import (
 )
 
 // ofEnvironments are the rules about environments and what is attached to them.
-var ofEnvironments = []hostRule{
+var environmentRules = []hostRule{
 	{enforce.RuleEnvMemory, (*judge).envMemory},
 	{enforce.RuleIdle, (*judge).idle},
 	{enforce.RuleMaxDuration, (*judge).maxDuration},
@@ -83,7 +83,7 @@ func (j *judge) relieve(h *judging.HostView, f enforce.Finding, warn enforce.War
 		UsedBytes: excess.Used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String(),
 	}
 	f.Container, f.ContainerInfo = excess.Container()
-	due := j.CheckDue(h, &f, judging.NewClock(warn, memoryKeys(&f)...))
+	due := j.CheckDue(h, &f, judging.NewWarning(warn, memoryKeys(&f)...))
 	for _, p := range then.Ending {
 		j.End(&f, due, h, p)
 	}
@@ -109,26 +109,26 @@ func (j *judge) maxDuration(h *judging.HostView) {
 		for _, a := range env.Attachments {
 			since := h.Uses[judging.UseOf(env.Person, a.Device)].Attached
 			if lasted := h.At.Sub(since); lasted > limit && env.ExemptUse(a.Device.Index) == judging.Unused {
-				j.detachOld(h, env, a, enforce.Finding{Rule: enforce.RuleMaxDuration, For: lasted, Limit: limit}, nil)
+				j.loseAttachment(h, env, a, enforce.Finding{Rule: enforce.RuleMaxDuration, For: lasted, Limit: limit}, nil)
 			}
 		}
 	}
 }
 
-func (j *judge) detachOld(h *judging.HostView, env *judging.EnvView, a judging.Attachment, f enforce.Finding,
+func (j *judge) loseAttachment(h *judging.HostView, env *judging.EnvView, a judging.Attachment, f enforce.Finding,
 	ending []*snapshot.Process,
 ) {
 	f.ID = string(f.Rule) + "/" + string(h.Name) + "/" + string(env.Env.EID) + "/" + a.Device.Key() + "/" + a.Time.ISO()
 	f.Host, f.EID, f.User, f.UID = h.Name, env.Env.EID, env.Env.Username, env.UID()
 	f.Devices, f.Instances = append(f.Devices, a.Device.Index), a.Instances
 	f.Warn = env.Settings.WarnOf(f.Rule)
-	due := j.CheckDue(h, &f, judging.NewClock(f.Warn, clockKey(f.Rule, h, judging.UseOf(env.Person, a.Device))))
+	due := j.CheckDue(h, &f, judging.NewWarning(f.Warn, clockKey(f.Rule, h, judging.UseOf(env.Person, a.Device))))
 	j.LoseDevice(&f, due, h, env, a.Device.Index)
 	for _, p := range ending {
 		j.End(&f, due, h, p)
 	}
 	if due && f.Rule == enforce.RuleIdle && !env.Settings.Idle.End {
-		h.Release(a.Device, env)
+		h.NoteIdleDetached(a.Device, env)
 	}
 	j.Add(f)
 }
@@ -165,7 +165,7 @@ func (j *judge) idle(h *judging.HostView) {
 			}
 			f := enforce.Finding{Rule: enforce.RuleIdle, For: lasted, Limit: rule.After}
 			f.BelowPower = byPower(h, key, rule)
-			j.detachOld(h, env, a, f, here)
+			j.loseAttachment(h, env, a, f, here)
 		}
 	}
 	for i := range j.Holders {
@@ -210,7 +210,7 @@ func (j *judge) endIdle(h *judging.HostView, x *judging.Holder) {
 			keys = append(keys, clockKey(f.Rule, h, key))
 		}
 	}
-	due := j.CheckDue(h, &f, judging.NewClock(f.Warn, keys...))
+	due := j.CheckDue(h, &f, judging.NewWarning(f.Warn, keys...))
 	j.End(&f, due, h, x.Process)
 	j.Add(f)
 }

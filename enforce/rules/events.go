@@ -103,10 +103,10 @@ func (j *judge) addEvents(f *enforce.Finding) {
 		j.found = append(j.found, event)
 	}
 	interval, stage := &j.Next.Tally, wantsNotified(f)
-	told := interval.Told[f.ID] >= int(stage) || interval.Notified[host] >= safety.MaxEventsPerHost
+	told := interval.Stages[f.ID] >= int(stage) || interval.Notified[host] >= safety.MaxEventsPerHost
 	if j.Fleet.TellUsers && now.Notified < stage && !told {
 		interval.Notified[host]++
-		interval.Told[f.ID] = int(stage)
+		interval.Stages[f.ID] = int(stage)
 		now.Notified = stage
 		event.Kind = enforce.EventNotify
 		j.notify = append(j.notify, event)

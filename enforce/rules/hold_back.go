@@ -101,7 +101,7 @@ func (held heldBack) mark(f *enforce.Finding) {
 	case because.UntilTick:
 		f.Pending, f.Deferred = true, true
 	default:
-		f.Pending, f.Held, f.Waits = true, true, because.Waits()
+		f.Pending, f.Held, f.BlockedBy = true, true, because.Reason()
 	}
 }
 

@@ -28,9 +28,9 @@ func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memor
 ) {
 	j := judge{Judgement: judging.New(policy, cluster, memory, now)}
 	counting := caps.New(j.Judgement)
-	steps := []func(*judging.HostView){j.See, j.noteUnknowns, j.RememberUses}
+	steps := []func(*judging.HostView){j.Fill, j.noteUnknowns, j.RememberUses}
 	// Each rule adds findings, and puts what is due into the drafts of the hosts' orders.
-	for _, rule := range ofHosts {
+	for _, rule := range hostRules {
 		steps = append(steps, func(h *judging.HostView) { rule.apply(&j, h) })
 	}
 	j.eachHost(append(steps, counting.Count))
@@ -55,7 +55,7 @@ type hostRule struct {
 }
 
 // ofHosts are in the order of enforce.Rules.
-var ofHosts = slices.Concat(ofProcesses, ofEnvironments)
+var hostRules = slices.Concat(processRules, environmentRules)
 
 // eachHost does all steps for one host after the other, as long as its snapshot is in the processor's cache. Findings
 // and notes are in the order of the steps.
@@ -165,7 +165,7 @@ func (j *judge) postpone(h *judging.HostView) {
 	h.Drop()
 	for i := range j.Findings {
 		if f := &j.Findings[i]; !f.Pending && f.Affects() == h.Name && len(f.Terminate)+len(f.Detach) > 0 {
-			f.Pending, f.Waits = true, fmt.Sprintf("%d orders are under way on the host", enforce.MaxOrdersUnderWay)
+			f.Pending, f.BlockedBy = true, fmt.Sprintf("%d orders are under way on the host", enforce.MaxOrdersUnderWay)
 		}
 	}
 }

@@ -287,9 +287,9 @@ func TestHostsThatLeaveAreForgotten(t *testing.T) {
 		plan := memory.Judge(policy, cluster, noon(0))
 		memory.Learn("a", plan.Orders[0].Order, []order.Outcome{outcome})
 		memory.Judge(policy, parseCluster(t, "a | down\nb | dev 0"), noon(1))
-		require.NotZero(t, len(memory.Stuck)+len(memory.LeftAlone), "it is only down")
+		require.NotZero(t, len(memory.Stuck)+len(memory.RetryAt), "it is only down")
 		memory.Judge(policy, parseCluster(t, `b | dev 0`), noon(2))
-		require.Zero(t, len(memory.Stuck)+len(memory.LeftAlone))
+		require.Zero(t, len(memory.Stuck)+len(memory.RetryAt))
 		require.NotContains(t, memory.Hosts, snapshot.Hostname("a"))
 	}
 }
@@ -328,7 +328,7 @@ func TestOrdersOfAHostAreBounded(t *testing.T) {
 			require.Equal(t, "b end 5", planText(plan))
 			f := plan.Findings[len(plan.Findings)-1]
 			require.Equal(t, enforce.DecisionWait, f.Decision())
-			require.Equal(t, "16 orders are under way on the host", f.Waits)
+			require.Equal(t, "16 orders are under way on the host", f.BlockedBy)
 			break
 		}
 		for _, o := range plan.Orders {

@@ -11,7 +11,7 @@ import (
 // Each rule is applied to hosts, or is a cap, in the order in which they are listed.
 func TestEachRuleIsApplied(t *testing.T) {
 	var applied []enforce.Rule
-	for _, r := range ofHosts {
+	for _, r := range hostRules {
 		applied = append(applied, r.rule)
 	}
 	require.Equal(t, enforce.Rules(), append(applied, enforce.RuleMaxEnvsPerUser, enforce.RuleMaxDevicesPerUser,

@@ -90,7 +90,7 @@ func TestLimitsHoldPairsOfUserAndHost(t *testing.T) {
 			for _, f := range plan.Findings {
 				require.Equal(t, f.Held, f.Pending)
 				if f.Held {
-					require.Contains(t, f.Waits, "safety limit exceeded")
+					require.Contains(t, f.BlockedBy, "safety limit exceeded")
 					waiting++
 				}
 			}

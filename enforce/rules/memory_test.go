@@ -44,7 +44,7 @@ func TestReleasedDevicesOfAnEarlierVersion(t *testing.T) {
 	} {
 		require.Empty(t, memory.Judge(policy, parseCluster(t, cluster), noon(minute)).Orders, cluster)
 	}
-	require.Equal(t, map[snapshot.AttachmentKey]bool{{Host: "a", Device: "GPU-b", EID: "1"}: true}, memory.Released)
+	require.Equal(t, map[snapshot.AttachmentKey]bool{{Host: "a", Device: "GPU-b", EID: "1"}: true}, memory.IdleDetached)
 }
 
 func TestAFindingThatWaitsSaysSo(t *testing.T) {
@@ -79,7 +79,7 @@ func TestMissingHosts(t *testing.T) {
 		plan := evaluate(policy, parseCluster(t, over), noon(0))
 		require.Equal(t, 1, plan.Findings[0].HostsMissing, "it is in the finding either way")
 		require.Equal(t, policy.fleet.PauseCaps, plan.Findings[0].Pending)
-		require.Equal(t, policy.fleet.PauseCaps, plan.Findings[0].Waits != "")
+		require.Equal(t, policy.fleet.PauseCaps, plan.Findings[0].BlockedBy != "")
 		require.Len(t, plan.Notes, 1)
 	}
 	require.Empty(t, evaluate(stated{}, parseCluster(t, over), noon(0)).Notes, "without caps nothing is said")

@@ -10,7 +10,7 @@ import (
 )
 
 // ofProcesses are the rules about processes.
-var ofProcesses = []hostRule{
+var processRules = []hostRule{
 	{enforce.RuleNonEnvProcesses, (*judge).nonEnvProcesses},
 	{enforce.RuleUnreadable, (*judge).unreadable},
 	{enforce.RuleEnvDevices, (*judge).envDevices},
@@ -51,7 +51,7 @@ func (j *judge) unreadable(h *judging.HostView) {
 			continue
 		}
 		j.describe(h, p, &f)
-		j.CheckDue(h, &f, judging.NewClock(enforce.Warn{}, f.ID))
+		j.CheckDue(h, &f, judging.NewWarning(enforce.Warn{}, f.ID))
 		j.Add(f)
 	}
 }
@@ -60,7 +60,7 @@ func (j *judge) settingsReported(h *judging.HostView, f *enforce.Finding) *enfor
 	if f.User == "" {
 		return h.Settings
 	}
-	return h.Ask(f.User)
+	return h.SettingsOf(f.User)
 }
 
 // envDevices ends processes that use a device to which their environment is not attached.
@@ -94,7 +94,7 @@ func (j *judge) notAttached(h *judging.HostView, env *judging.EnvView, p *snapsh
 		if env.Attached(u.Index) || h.IgnoresUse(u) {
 			continue
 		}
-		still, was := j.Released(h, env, u.Index)
+		still, was := j.IdleDetached(h, env, u.Index)
 		if !still {
 			foreign = append(foreign, u.Index)
 		}
@@ -137,7 +137,7 @@ func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *e
 	if warn == longest {
 		own = shared
 	}
-	due := j.CheckDue(h, &f, judging.NewClock(warn, own...), judging.NewClock(longest, shared...))
+	due := j.CheckDue(h, &f, judging.NewWarning(warn, own...), judging.NewWarning(longest, shared...))
 	j.End(&f, due, h, p)
 	j.Add(f)
 }
@@ -175,7 +175,7 @@ func (j *judge) processAge(h *judging.HostView) {
 		settings, age := h.Settings, h.At.Sub(h.Snapshot.When(p.Start, snapshot.Date{}))
 		reported, uid := p.Reported()
 		if user := cmp.Or(h.UserOf(p), reported); user != "" {
-			settings = h.Ask(user)
+			settings = h.SettingsOf(user)
 		}
 		if settings.MaxProcessAge <= 0 || age <= settings.MaxProcessAge {
 			continue
@@ -183,7 +183,7 @@ func (j *judge) processAge(h *judging.HostView) {
 		f := enforce.Finding{Rule: enforce.RuleMaxProcessAge, For: age, Limit: settings.MaxProcessAge}
 		f.User, f.UID = reported, uid
 		j.describe(h, p, &f)
-		due := j.CheckDue(h, &f, judging.NewClock(settings.WarnOf(f.Rule), f.ID))
+		due := j.CheckDue(h, &f, judging.NewWarning(settings.WarnOf(f.Rule), f.ID))
 		j.End(&f, due, h, p)
 		j.Add(f)
 	}

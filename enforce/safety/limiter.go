@@ -30,7 +30,7 @@ func Hold(limits Limits, actions []*Item) []Held {
 	}
 	held = append(held, fleet.hold()...)
 	if limits.Throttle {
-		fleet.release()
+		fleet.allow()
 	}
 	return count(held, actions)
 }
@@ -118,7 +118,7 @@ func (g *group) hold() (all []*Held) {
 
 // release carries out held actions of the fleet after all, as far as the limits allow. On each host the oldest finding
 // comes first. The hosts take turns, one action each: one that makes up old findings can't use up the limits.
-func (g *group) release() {
+func (g *group) allow() {
 	waiting := make([][]*Item, len(g.parts)) // on each host
 	for i, host := range g.parts {
 		for _, pair := range host.parts {
@@ -136,13 +136,13 @@ func (g *group) release() {
 		for _, onHost := range waiting {
 			if turn < len(onHost) {
 				left = true
-				onHost[turn].release()
+				onHost[turn].allow()
 			}
 		}
 	}
 }
 
-func (a *Item) release() {
+func (a *Item) allow() {
 	a.of.count(a, 1)
 	for g := a.of; g != nil; g = g.in {
 		if why, _ := g.over(); why != "" {

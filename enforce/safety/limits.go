@@ -49,7 +49,7 @@ type Held struct {
 }
 
 // Waits is what a finding waits for that has all of its actions held back.
-func (h *Held) Waits() string {
+func (h *Held) Reason() string {
 	if h.paused {
 		return h.Because
 	}
@@ -115,13 +115,13 @@ type Tally struct {
 	More                map[snapshot.Hostname]bool // hosts of which it was said that they have more findings
 	Held                map[string]bool            // the same of hosts and users with actions held back
 	// Told says by finding how far users were told: what didn't arrive is sent again after the next tick.
-	Told map[string]int
+	Stages map[string]int
 }
 
 // Clone is a copy that can be added to.
 func (t Tally) Clone() Tally {
 	return Tally{
-		slices.Clip(t.items), cloned(t.Announced), cloned(t.Notified), cloned(t.More), cloned(t.Held), cloned(t.Told),
+		slices.Clip(t.items), cloned(t.Announced), cloned(t.Notified), cloned(t.More), cloned(t.Held), cloned(t.Stages),
 	}
 }
 

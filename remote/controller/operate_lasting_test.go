@@ -53,7 +53,7 @@ func TestHold(t *testing.T) {
 		for i := range round.Plan.Findings {
 			f := &round.Plan.Findings[i]
 			require.Equal(t, enforce.DecisionHold, f.Decision())
-			require.Contains(t, f.Waits, "by alice (uid 1000), as root: it was asked for")
+			require.Contains(t, f.BlockedBy, "by alice (uid 1000), as root: it was asked for")
 		}
 		require.Contains(t, r.do(operator.Action{Kind: operator.Release}), "released")
 		time.Sleep(15 * time.Second)

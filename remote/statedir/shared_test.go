@@ -112,7 +112,7 @@ func encode(t *testing.T, m *controller.FleetMemory, now time.Time) controller.S
 func memoryOf(hosts int) controller.FleetMemory {
 	m := controller.FleetMemory{Rules: enforce.Memory{
 		Time: noon, Findings: map[string]enforce.KnownFinding{}, Present: map[string]enforce.Presence{}, Uses: enforce.Uses{},
-		Released: map[snapshot.AttachmentKey]bool{}, Stuck: map[snapshot.ProcessKey]string{}, LeftAlone: map[snapshot.ProcessKey]time.Time{},
+		IdleDetached: map[snapshot.AttachmentKey]bool{}, Stuck: map[snapshot.ProcessKey]string{}, RetryAt: map[snapshot.ProcessKey]time.Time{},
 		Hosts: map[snapshot.Hostname]enforce.KnownHost{},
 	}}
 	m.Machines.OtherNames = map[string][]string{}
@@ -122,9 +122,9 @@ func memoryOf(hosts int) controller.FleetMemory {
 		m.Rules.Findings[key] = enforce.KnownFinding{Host: host, Decision: enforce.DecisionWait, Notified: enforce.NotifiedOfWarning}
 		m.Rules.Present[key] = enforce.Presence{Since: noon.Add(-time.Minute), Cycles: 6}
 		m.Rules.Uses[host] = map[enforce.UseKey]enforce.Use{{Person: "alice", Device: "0"}: {Idle: noon.Add(-time.Hour)}}
-		m.Rules.Released[snapshot.AttachmentKey{Host: host, Device: "1", EID: "2"}] = true
+		m.Rules.IdleDetached[snapshot.AttachmentKey{Host: host, Device: "1", EID: "2"}] = true
 		m.Rules.Stuck[snapshot.ProcessKey{Host: host, PID: 8, Start: 5}] = "it survived"
-		m.Rules.LeftAlone[snapshot.ProcessKey{Host: host, PID: 9, Start: 5}] = noon.Add(time.Minute)
+		m.Rules.RetryAt[snapshot.ProcessKey{Host: host, PID: 9, Start: 5}] = noon.Add(time.Minute)
 		m.Rules.Hosts[host] = enforce.KnownHost{Answered: true}
 		m.Machines.OtherNames[string(host)] = []string{string(host) + "-twin"}
 		m.Companions = map[string]json.RawMessage{"messages": json.RawMessage(`{"users":{}}`)}

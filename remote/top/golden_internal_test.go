@@ -180,7 +180,7 @@ func hostile(s string) *live.FleetState {
 	}
 	f.Users[0].Name, f.Failed[0] = snapshot.Username(s), remote.Failure{Host: s, Class: remote.Timeout, Error: s, NextStep: s}
 	f.Findings[0] = finding("f1", s, s, 4000, "act", s)
-	f.Findings[0].Waits, f.Unrecorded = s, s
+	f.Findings[0].BlockedBy, f.Unrecorded = s, s
 	return f
 }
 

@@ -216,7 +216,7 @@ func dueCell(r *tabRow) draw.Cell {
 	case enforce.DecisionAct:
 		return draw.Styled("now", draw.Red)
 	case enforce.DecisionWait:
-		if left := f.Due.Sub(r.now()); left > 0 && f.Waits == "" {
+		if left := f.Due.Sub(r.now()); left > 0 && f.BlockedBy == "" {
 			return draw.Styled("in "+short(left), draw.Yellow)
 		}
 		return draw.Styled("waits", draw.Yellow)
@@ -229,10 +229,10 @@ func dueCell(r *tabRow) draw.Cell {
 }
 
 func why(r *tabRow) string {
-	if r.finding.Waits == "" {
+	if r.finding.BlockedBy == "" {
 		return r.finding.Line
 	}
-	return r.finding.Line + " (waits: " + r.finding.Waits + ")"
+	return r.finding.Line + " (waits: " + r.finding.BlockedBy + ")"
 }
 
 func historyColumns() []column {

@@ -119,7 +119,7 @@ func TestHiddenNames(t *testing.T) {
 	f.round.Duplicates = []controller.Duplicate{{Name: "gpu-03", SameAs: "gpu-01"}}
 	f.round.Unrecorded = fmt.Errorf("open /home/%s/log", secret)
 	f.judged(
-		enforce.Finding{ID: secret, Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: 9, EID: secret, User: secret, Command: secret, Waits: secret, Stuck: []enforce.StuckProcess{{Reason: secret}}},
+		enforce.Finding{ID: secret, Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: 9, EID: secret, User: secret, Command: secret, BlockedBy: secret, Stuck: []enforce.StuckProcess{{Reason: secret}}},
 		enforce.Finding{ID: "3", Rule: enforce.RuleMaxDevicesPerUser, User: "alice", Count: &enforce.CountExcess{Used: 3, Limit: 1}},
 	)
 	f.feed.Consume(&f.round, []enforce.Event{{Kind: enforce.EventHostLost, Host: "gpu-02", Err: fmt.Errorf("%s", secret)}, {Kind: enforce.EventNote, Text: secret}, {Kind: enforce.EventOver, ID: secret}})

@@ -43,7 +43,7 @@ func TestHostileNames(t *testing.T) {
 			s.Processes = []snapshot.Process{{PID: 9, Username: snapshot.Username(evil), EID: snapshot.EnvID(evil), Command: evil, Container: evil, Usage: []snapshot.DeviceUsage{{Index: 0}}}}
 			f.round.Number++
 			f.round.Plan.Notes = []enforce.Note{{Host: "gpu-01", Text: evil}}
-			f.judged(enforce.Finding{ID: evil, Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: 9, EID: snapshot.EnvID(evil), User: snapshot.Username(evil), Command: evil, Container: evil, Waits: evil, Pending: true, Stuck: []enforce.StuckProcess{{Reason: evil}}})
+			f.judged(enforce.Finding{ID: evil, Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: 9, EID: snapshot.EnvID(evil), User: snapshot.Username(evil), Command: evil, Container: evil, BlockedBy: evil, Pending: true, Stuck: []enforce.StuckProcess{{Reason: evil}}})
 			handler := f.handler()
 			for _, path := range []string{"/", "/h/gpu-01", "/findings", "/week", "/?q=" + "%3Cscript%3E"} {
 				page := pageOf(t, handler, path)

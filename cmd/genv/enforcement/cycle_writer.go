@@ -197,8 +197,8 @@ func (f *printedFinding) say(d enforce.Decision, now time.Time) bool {
 func waitOf(f *enforce.Finding, now time.Time) string {
 	left := f.Due.Sub(now)
 	switch {
-	case f.Waits != "":
-		return fmt.Sprintf(" (waits: %s)", f.Waits)
+	case f.BlockedBy != "":
+		return fmt.Sprintf(" (waits: %s)", f.BlockedBy)
 	case f.Pending && left >= 2*time.Minute:
 		return fmt.Sprintf(" (waits for %s)", text.ShortDuration(left))
 	case f.Pending && left > 0:

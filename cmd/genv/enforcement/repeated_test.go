@@ -186,7 +186,7 @@ func TestDryRunUnderWarn(t *testing.T) {
 		Detach: []enforce.DeviceRef{{Host: "a", Index: 3, EID: "17"}},
 	}
 	limited := outside(8, enforce.EventNew, enforce.DecisionWait).Finding
-	limited.Waits, limited.Terminate = "hosts are missing", []enforce.ProcessRef{{Host: "a", PID: 8}}
+	limited.BlockedBy, limited.Terminate = "hosts are missing", []enforce.ProcessRef{{Host: "a", PID: 8}}
 	round := controller.Round{
 		DryRun: true, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: seen}}},
 		Plan: enforce.Plan{Findings: []enforce.Finding{*wait, capped, *limited}},
