@@ -9,46 +9,45 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// RuleCaps is about what people have beyond a cap of the policy's list.
+// RuleCaps is the rule of the policy's list of caps.
 const RuleCaps Rule = "caps"
 
-// Cap limits how much of some GPUs some people may have. A policy has a list of caps.
+// Cap limits how much of some GPUs some people may have.
 type Cap struct {
-	ID    string // names it in findings: its name or, without one, a digest of what it says
-	Rule  Rule   // of a cap with a key of its own; empty for one of the list
-	Name  string // as people are shown it; empty for none
-	Place string // in the policy, as in "policy.yaml:12:5"
+	ID    string // its name or, without one, a digest of its content; part of the IDs of findings
+	Rule  Rule   // of a cap with its own key; empty for one of the list
+	Name  string // empty for none
+	Place string // in the policy, such as "policy.yaml:12:5"
 
 	Kind CapKind
-	// Limit is how much all people may have together if Together is set, else how much a person may have: the largest
-	// that may apply while the person's groups are unknown. about is false if the cap says nothing of the person.
-	Limit func(snapshot.Username) (limit CapLimit, about bool)
-	// Member says whether the cap is about somebody.
+	// Limit is what all people together may have if Together is set, otherwise what a person may have. While the
+	// person's groups are unknown, it is the largest that may apply. about is false if the cap doesn't apply.
+	Limit  func(snapshot.Username) (limit CapLimit, about bool)
 	Member func(snapshot.Username) Membership
 
-	// OnHost and OfModel select its GPUs: by the host with its labels, and by ModelOf. OfModel is nil for all models.
+	// OnHost and OfModel select the GPUs: by host and labels, and by ModelOf. A nil OfModel selects all models.
 	OnHost  func(host snapshot.Hostname, labels map[string]string) bool
 	OfModel func(model string) bool
-	Model   string // as OfModel is written; empty for all
-	Of      string // its GPUs in words, as in "of model A100*"; empty for all models and labels
+	Model   string // the pattern of OfModel; empty for all
+	Of      string // the GPUs in words, such as "of model A100*"; empty for all
 
-	Together  bool // people share it
-	PerHost   bool // each host is counted by itself
-	Scheduled bool // it holds at some times only
-	Resting   bool // it doesn't hold now; a cap of GPU hours still counts them
-	// Waiting selects the people for whom GPUs are taken while they wait; nil for a cap that always holds.
-	// WaitingAnybody selects everybody: then people lose GPUs only to those who have fewer of the cap's GPUs.
+	Together  bool // people share the limit
+	PerHost   bool // each host is counted separately
+	Scheduled bool // it has a schedule
+	Inactive  bool // its schedule excludes the present; a cap of GPU hours still counts them
+	// Waiting selects the people who may get GPUs of others while they wait; nil for a cap that is always in force.
+	// With WaitingAnybody, people lose GPUs only to those who have fewer of the cap's GPUs.
 	Waiting        func(snapshot.Username) Membership
 	WaitingAnybody bool
-	Warn           *Warn // its own; nil for that of the rule
-	// Period is when the month or week of CapHours began, and PeriodEnd when it or a cap's schedule ends.
+	Warn           *Warn // nil for that of the rule
+	// Period is the start of the month or week of CapHours. PeriodEnd is when it or the schedule ends.
 	Period, PeriodEnd time.Time
 }
 
 // CapKind is what a cap counts.
 type CapKind int
 
-// What caps count.
+// The kinds of caps.
 const (
 	CapGPUs         CapKind = iota
 	CapMemory               // bytes
@@ -60,10 +59,10 @@ const (
 type CapLimit struct {
 	Value   int64 // GPUs, bytes, environments or seconds
 	Percent bool  // Value is a percentage of the working GPUs
-	AllBut  bool  // Value is how many of the working GPUs are to be left
+	AllBut  bool  // Value is how many of the working GPUs to leave
 }
 
-// OfBase is the limit for a number of working GPUs.
+// OfBase returns the limit for a number of working GPUs.
 func (l CapLimit) OfBase(working int64) int64 {
 	switch {
 	case l.Percent:
@@ -74,22 +73,22 @@ func (l CapLimit) OfBase(working int64) int64 {
 	return l.Value
 }
 
-// Membership says whether somebody is in a group; it is unknown while the directory doesn't answer.
+// Membership says whether somebody is in a group.
 type Membership int8
 
-// The memberships.
+// The memberships. MembershipUnknown: the directory doesn't answer.
 const (
 	NotMember Membership = iota
 	Member
 	MembershipUnknown
 )
 
-// IsAboutModel reports whether a cap is about GPUs of a model. One that names models leaves out an unknown model.
+// IsAboutModel reports whether the cap covers GPUs of a model. A pattern matches no unknown model.
 func (c *Cap) IsAboutModel(model string) bool {
 	return c.OfModel == nil || model != "" && c.OfModel(model)
 }
 
-// Count is how many of the given GPUs, counted by model, the cap is about.
+// Count returns how many of the GPUs, given by model, the cap covers.
 func (c *Cap) Count(byModel map[string]int) (n int64) {
 	for model, gpus := range byModel {
 		if c.IsAboutModel(model) {
@@ -99,39 +98,39 @@ func (c *Cap) Count(byModel map[string]int) (n int64) {
 	return n
 }
 
-// ModelOf is the driver's name of a GPU as policies write it.
+// ModelOf returns the driver's name of a GPU as policies write it.
 func ModelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVIDIA ") }
 
-// CapExcess is by how much a person, or people together, are over a cap of the policy's list.
+// CapExcess is by how much a person, or people together, exceed a cap of the policy's list.
 type CapExcess struct {
 	ID    string `json:"id,omitempty"` // its name, else a digest of what it says
 	Name  string `json:"name,omitempty"`
 	Of    string `json:"of,omitempty"` // its GPUs, as in "of model A100*"
 	Place string `json:"place"`        // in the policy
-	// Counts says what Used and Limit are: GPUs, bytes, environments or seconds of GPUs.
+	// Counts is the unit of Used and Limit: GPUs, bytes, environments or seconds of GPUs.
 	Counts   string    `json:"counts"`
 	Used     int64     `json:"used"`
 	Limit    int64     `json:"limit"`
 	Together bool      `json:"together,omitempty"` // people share it
 	Until    time.Time `json:"until,omitzero"`     // when its schedule or period ends
-	// Where are the GPUs that count for it; missing for environments.
+	// Where are the counted GPUs; missing for environments.
 	Where []CountedGPUs `json:"where,omitempty"`
-	// WaitsFor says for whom they are lost, if the cap has a while: "bob waits for 2 GPUs".
+	// WaitsFor says who gets them, for a cap with while: "bob waits for 2 GPUs".
 	WaitsFor string `json:"waits_for,omitempty"`
-	// Why says why just these are lost.
+	// Why says why these GPUs were chosen.
 	Why string `json:"why,omitempty"`
 }
 
-// CountedGPUs are GPUs of a host that count for a cap.
+// CountedGPUs are the GPUs of a host that a cap counts.
 type CountedGPUs struct {
 	Host snapshot.Hostname      `json:"host,omitempty"`
 	GPUs []snapshot.DeviceIndex `json:"gpus"`
 }
 
-// MaxWhere is how many hosts a finding names.
+// MaxWhere is the maximum number of hosts in a finding.
 const MaxWhere = 64
 
-// String is the cap with what counts for it, as in "big: 3 of 2 GPUs of model A100*".
+// String is the cap and its use, such as "big: 3 of 2 GPUs of model A100*".
 func (e *CapExcess) String() string {
 	name, used := "", fmt.Sprint(e.Used)
 	if e.Name != "" {
@@ -143,15 +142,14 @@ func (e *CapExcess) String() string {
 	return name + used + " of " + e.counted(e.Limit)
 }
 
-// String is what a cap counts, in JSON.
+// String is the kind in JSON.
 func (k CapKind) String() string {
 	return [...]string{"gpus", "memory", "environments", "gpu-hours"}[k]
 }
 
-// Amount is so much of what a cap counts, in words.
+// Amount formats an amount of what the cap counts.
 func (e *CapExcess) Amount(n int64) string { return text.CapAmount(e.Counts, n) }
 
-// OfHours reports whether they are GPU hours.
 func (e *CapExcess) OfHours() bool { return e != nil && e.Counts == CapHours.String() }
 
 func (e *CapExcess) counted(n int64) string {
@@ -159,7 +157,7 @@ func (e *CapExcess) counted(n int64) string {
 }
 
 func (e *CapExcess) line(f *Finding) string {
-	if e == nil { // of another version
+	if e == nil { // from another version
 		return "A cap of the policy is exceeded"
 	}
 	which := "a cap"

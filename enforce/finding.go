@@ -11,8 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Finding is a violated rule, why it is violated, and what the plan does about it. What a rule has no use for is empty.
-// String is 1.4.3's line.
+// Finding is a violated rule, why it is violated, and what the plan does about it. Fields that the rule doesn't use are
+// empty. String is 1.4.3's line.
 type Finding struct {
 	// ID is the same for the same violation in every cycle and in the record.
 	ID   string            `json:"id"`
@@ -22,51 +22,51 @@ type Finding struct {
 	// EID is the environment; for non-env-processes the one that the process claims.
 	EID  snapshot.EnvID    `json:"eid,omitempty"`
 	User snapshot.Username `json:"user,omitempty"`
-	// UID is the owner: of a process as the kernel says, of an environment as its state file says. Missing if unknown,
-	// or if these contradict each other.
+	// UID is the owner: of a process as the kernel says, of an environment as its state file says. Missing if unknown
+	// or contradictory.
 	UID     *snapshot.UID `json:"uid,omitempty"`
-	Command string        `json:"command,omitempty"` // as its owner wrote it: show people the line
+	Command string        `json:"command,omitempty"` // as its owner wrote it; people are shown Line
 	// PrivateCommand replaces the command where /proc hides it. No text has it.
 	PrivateCommand string                  `json:"private_command,omitempty"`
 	Container      string                  `json:"container,omitempty"`      // that the process runs in
 	ContainerInfo  *snapshot.ContainerInfo `json:"container_info,omitempty"` // what root found out about it
 	Instances      []snapshot.GPUUUID      `json:"mig,omitempty"`            // its MIG instances; none for whole GPUs
-	// Devices are not attached (env-devices), or over its capacity (env-memory).
+	// Devices are not attached (env-devices) or over capacity (env-memory).
 	Devices    []snapshot.DeviceIndex `json:"devices,omitempty"`
 	Unreadable *snapshot.Unreadable   `json:"unreadable,omitempty"` // why root can't read its environment
 
 	Memory      *MemoryExcess       `json:"memory,omitempty"`  // of env-memory and max-memory-per-user
 	Count       *CountExcess        `json:"count,omitempty"`   // of the caps
 	Cap         *CapExcess          `json:"cap,omitempty"`     // of a cap of the list
-	Reservation *ReservationTrouble `json:"booking,omitempty"` // of who reserved, for reservations
-	CountedOn   []snapshot.Hostname `json:"-"`                 // the hosts on which something counts for a cap
+	Reservation *ReservationTrouble `json:"booking,omitempty"` // for the owner of a reservation
+	CountedOn   []snapshot.Hostname `json:"-"`                 // the hosts that a cap counts
 	// For is how long it lasted, for idle, max-duration and max-process-age.
 	For   time.Duration `json:"for_ns,omitempty"`
-	Limit time.Duration `json:"limit_ns,omitempty"` // how long it may
-	// BelowPower is the percentage of its power limit under which a GPU drew, if it is idle by that alone.
+	Limit time.Duration `json:"limit_ns,omitempty"` // of For
+	// BelowPower is the percentage of its power limit that a GPU stayed below, if it is idle by power alone.
 	BelowPower int  `json:"below_power,omitempty"`
 	Warn       Warn `json:"-"` // for the advice of idle
 
-	Since   time.Time `json:"since"`             // seen without a break
-	Cycles  int       `json:"cycles"`            // that saw it since
-	Pending bool      `json:"pending,omitempty"` // nothing is done yet
-	Due     time.Time `json:"due,omitzero"`      // when something is done at the earliest
-	BlockedBy   string    `json:"waits,omitempty"`   // what else than time it waits for
-	// Deferred says that it is due, and waits for another look or for the next tick. Nothing new is said about it.
+	Since     time.Time `json:"since"`             // seen without a break
+	Cycles    int       `json:"cycles"`            // that saw it since
+	Pending   bool      `json:"pending,omitempty"` // nothing is done in this plan
+	Due       time.Time `json:"due,omitzero"`      // the end of the warning
+	BlockedBy string    `json:"waits,omitempty"`   // why it is pending, besides time
+	// Deferred: it is due and pending only until the next look or tick. It causes no event.
 	Deferred bool `json:"-"`
-	// Held says that a safety limit or an operator holds back all that would be done because of it.
+	// Held: a safety limit or an operator holds back all of its actions; BlockedBy says which.
 	Held         bool           `json:"-"`
 	HostsMissing int            `json:"hosts_missing,omitempty"` // how many hosts did not answer
 	Stuck        []StuckProcess `json:"stuck,omitempty"`         // processes that could not be ended before
-	// UnderWay is how many of its processes and GPUs an order that still runs is about.
+	// UnderWay counts its processes and GPUs for which an order still runs.
 	UnderWay int `json:"under_way,omitempty"`
 
 	// Terminate are the processes that end because of it, once it is due.
-	Terminate []ProcessRef `json:"terminate,omitempty"`
-	Detach    []DeviceRef  `json:"detach,omitempty"` // likewise
+	Terminate []ProcessRef `json:"terminate,omitempty"` //
+	Detach    []DeviceRef  `json:"detach,omitempty"`    // likewise
 }
 
-// MemoryExcess is by how much an environment is over its capacity on a device, or a user over a cap.
+// MemoryExcess is by how much an environment exceeds its capacity on a device, or a user a cap.
 type MemoryExcess struct {
 	UsedBytes     int64  `json:"used_bytes"`
 	CapacityBytes int64  `json:"capacity_bytes"`
@@ -75,14 +75,14 @@ type MemoryExcess struct {
 
 func (m MemoryExcess) bytes() int64 { return m.UsedBytes - m.CapacityBytes }
 
-// CountExcess is by how much a user is over a cap.
+// CountExcess is by how much a user exceeds a cap.
 type CountExcess struct {
 	Used  int `json:"used"`
 	Limit int `json:"limit"`
 	// Attached is how many of them are attached, for max-devices-per-user.
 	Attached   int `json:"attached,omitempty"`
-	Unattached int `json:"unattached,omitempty"` // that processes use alone
-	// Hosts is on how many hosts; missing for this machine alone.
+	Unattached int `json:"unattached,omitempty"` // only used by processes
+	// Hosts is the number of hosts; missing for this machine alone.
 	Hosts int `json:"hosts,omitempty"`
 }
 
@@ -92,23 +92,23 @@ type ProcessRef struct {
 	PID  snapshot.PID      `json:"pid"`
 }
 
-// StuckProcess is a process that cannot be ended, in plain English.
+// StuckProcess is a process that can't be ended, and why, in plain English.
 type StuckProcess struct {
 	ProcessRef
 	Reason string `json:"reason"`
 }
 
-// DeviceRef names an attachment that is to go.
+// DeviceRef names an attachment to remove.
 type DeviceRef struct {
 	Host  snapshot.Hostname    `json:"host"`
 	Index snapshot.DeviceIndex `json:"device"`
 	EID   snapshot.EnvID       `json:"eid"`
 }
 
-// Line is String with the user and the command of the process, as far as known.
+// Line is String with the user and command of the process, as far as known.
 func (f Finding) Line() string {
 	if known := f.Rule.of(); known != nil && (known.limit != nil || f.Cap != nil || f.Reservation != nil) {
-		return f.String() // it names the user already
+		return f.String() // which names the user
 	}
 	return f.String() + (&snapshot.Process{
 		Username: f.User, UID: f.UID, Command: f.Command, Container: f.Container, ContainerInfo: f.ContainerInfo,
@@ -116,7 +116,7 @@ func (f Finding) Line() string {
 	}).Describe()
 }
 
-// String is the line that users of 1.4.3 know, without a host in front.
+// String is the line that users of 1.4.3 know, without the host.
 func (f Finding) String() string {
 	if known := f.Rule.of(); known != nil {
 		return known.line(f)
@@ -124,7 +124,7 @@ func (f Finding) String() string {
 	return string(f.Rule)
 }
 
-// Advice is what the user of the finding should do. find finds an environment; nil if it is unknown.
+// Advice is what the user of the finding should do. find returns nil for an unknown environment.
 func (f *Finding) Advice(find func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment) string {
 	env := find(f.Host, f.EID)
 	known := cmp.Or(f.Rule.of(), &rule{})
@@ -167,8 +167,8 @@ func (c CountExcess) where() string {
 	return fmt.Sprintf(" on %d hosts", c.Hosts)
 }
 
-// Affects is the host that a finding is about or, for one about a user, the first on which something ends for it. What
-// one host makes up must not use up the events of others.
+// Affects is the host that a finding is about or, for one about a user, the first host on which something ends. The
+// limit of events counts by it: a host that makes things up must not use up the events of others.
 func (f *Finding) Affects() snapshot.Hostname {
 	switch {
 	case f.Host == "" && len(f.Detach) > 0:
@@ -179,11 +179,11 @@ func (f *Finding) Affects() snapshot.Hostname {
 	return f.Host
 }
 
-// maxAdvised is how many commands giveBack names: a message is short.
+// maxAdvised limits the commands in giveBack: a message is short.
 const maxAdvised = 4
 
-// giveBack names the commands that give back what a user would lose. genv detach alone would detach all. A process
-// that goes on using a detached GPU breaks the rules and counts, too.
+// giveBack names the commands that give back what a user would lose. genv detach alone would detach all. A process that
+// keeps using a detached GPU breaks the rules and still counts.
 func (f *Finding) giveBack(find func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment) string {
 	type place struct {
 		how, where string

@@ -12,49 +12,49 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Memory is what Judge knows of earlier cycles. Judge takes one and returns the next, and changes neither. The zero
-// Memory knows nothing. It is kept on disk as JSON. If one is lost, times start again: actions come later, never
-// sooner.
+// Memory is what Judge knows of earlier cycles. Judge takes one and returns the next, and changes neither. It is kept
+// on disk as JSON. With the zero Memory all times start again: actions come later, never sooner.
 type Memory struct {
 	Time  time.Time `json:"time"`            // when the last cycle was judged
-	Round int       `json:"round,omitempty"` // the last one from which a snapshot was judged
-	// Findings are those that events reported, by their IDs.
+	Round int       `json:"round,omitempty"` // the last one with a judged snapshot
+	// Findings are those with events, by ID.
 	Findings map[string]KnownFinding `json:"findings,omitempty"`
-	// Present says since when each thing has been there without a break, by the keys of judging.CheckDue.
+	// Present is since when things are there without a break, by the keys of judging.CheckDue.
 	Present map[string]Presence `json:"present,omitempty"`
-	Uses    Uses                `json:"uses,omitempty"` // since when people have had their GPUs
-	// Released are devices that were detached for being idle while processes use them: true until they compute again.
+	Uses    Uses                `json:"uses,omitempty"` // since when people have their GPUs
+	// IdleDetached are devices that were detached for being idle while processes use them: true until they compute
+	// again.
 	IdleDetached map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
-	// Hours are what caps of GPU hours count, by the IDs of the caps. They are kept in a table of their own.
+	// Hours are the counts of caps of GPU hours, by the IDs of the caps. They are kept in a table of their own.
 	Hours map[string]Hours `json:"hours,omitempty"`
-	// TakenFor says which GPUs were taken lately for commands that wait, by account and ID.
+	// TakenFor are the GPUs that were recently taken for commands that wait, by account and ID.
 	TakenFor map[string]Taken `json:"taken_for,omitempty"`
-	// ExemptGPUs are the GPUs that are exempt by an index of the policy.
+	// ExemptGPUs are the GPUs that the policy exempts by index.
 	ExemptGPUs map[snapshot.Hostname][]ExemptGPU `json:"exempt_gpus,omitempty"`
-	// Stuck are processes that can't be ended, with the reason. LeftAlone says until when a process gets no further
-	// SIGTERM: it got one, or may have, or its host refused to end it.
-	Stuck     map[snapshot.ProcessKey]string    `json:"stuck,omitempty"`
+	// Stuck are processes that can't be ended, with the reason. RetryAt is when a process may get another SIGTERM: it
+	// got one, or may have, or its host refused to end it.
+	Stuck   map[snapshot.ProcessKey]string    `json:"stuck,omitempty"`
 	RetryAt map[snapshot.ProcessKey]time.Time `json:"left_alone,omitempty"`
-	Seen      SeenOn                            `json:"seen,omitempty"`
-	Hosts     map[snapshot.Hostname]KnownHost   `json:"hosts,omitempty"` // of the last cycle
+	Seen    SeenOn                            `json:"seen,omitempty"`
+	Hosts   map[snapshot.Hostname]KnownHost   `json:"hosts,omitempty"` // of the last cycle
 
 	Notes    map[Note]bool  `json:"-"` // of the last cycle
-	UnderWay []order.OfHost `json:"-"` // orders that hosts still carry out; what these act on gets no second one
-	// Ended are the orders that ended after their hosts were last asked for a snapshot. It still shows what they were
-	// about, for which no second order is given either.
+	UnderWay []order.OfHost `json:"-"` // orders that still run; what they end or detach gets no second order
+	// JustEnded are orders that ended after their hosts were last asked for a snapshot. That snapshot still shows what
+	// they ended, so it gets no second order either.
 	JustEnded []order.OfHost `json:"-"`
-	// Resumed says that it was read from disk: the next events include what was known before.
+	// Resumed: it was read from disk, so the next events repeat what was known before.
 	Resumed bool `json:"-"`
 	// Tally counts the actions and messages since the last tick: the limits apply to their sum.
 	Tally safety.Tally `json:"-"`
 }
 
-// At returns the memory with times by the wall clock of now: each stays as long ago as the monotonic clock says.
+// At returns the memory with times by the wall clock of now. Durations stay those of the monotonic clock.
 func (m Memory) At(now time.Time) Memory {
 	return m.WithTimes(func(t time.Time) time.Time { return now.Add(-now.Sub(t)) })
 }
 
-// WithTimes returns the memory with each of its times replaced, but for periods of hours.
+// WithTimes returns the memory with each time replaced, except periods of hours.
 func (m Memory) WithTimes(at func(time.Time) time.Time) Memory {
 	m.Time, m.RetryAt = at(m.Time), mapped(m.RetryAt, at)
 	m.TakenFor = mapped(m.TakenFor, func(t Taken) Taken { return Taken{at(t.At), t.Host, t.GPUs} })
@@ -83,7 +83,7 @@ func (m Memory) WithTimes(at func(time.Time) time.Time) Memory {
 	return m
 }
 
-// KnownFinding is what the last event said about a finding.
+// KnownFinding is the last event about a finding.
 type KnownFinding struct {
 	Host     snapshot.Hostname `json:"host,omitempty"`
 	Decision Decision          `json:"decision,omitempty"`
@@ -93,7 +93,7 @@ type KnownFinding struct {
 // NotifiedOf is what the users of a finding were last notified of.
 type NotifiedOf int
 
-// The stages, each after the one before.
+// The stages, in their order.
 const (
 	NotifiedOfWarning NotifiedOf = iota + 1
 	NotifiedOfAction
@@ -103,69 +103,69 @@ const (
 type KnownHost struct {
 	Answered bool      `json:"answered,omitempty"` // ever
 	Lost     string    `json:"lost,omitempty"`     // the kind of its error; empty if it answers
-	LostAt   time.Time `json:"lost_at,omitzero"`   // since when it doesn't answer; zero if it does
-	// Looked is when the host was asked for the last snapshot that was judged, and Round its round.
+	LostAt   time.Time `json:"lost_at,omitzero"`   // since when; zero if it answers
+	// Looked is when the host was asked for the last judged snapshot, and Round its round.
 	Looked time.Time `json:"looked,omitzero"`
 	Round  int       `json:"round,omitempty"`
-	// GPUs are how many of its GPUs work and aren't exempt, by model; nil for a host that was never seen.
+	// GPUs counts the working GPUs that aren't exempt, by model; nil for a host never seen.
 	GPUs map[string]int `json:"gpus,omitempty"`
-	// Acted is when the outcome of the last order came. A snapshot that was asked for before is out of date.
+	// Acted is when the last outcome of an order came. Snapshots asked for before are out of date.
 	Acted time.Time `json:"-"`
 }
 
-// Presence says since when something has been there. A gap shorter than an eighth of the warning is no break: with a
-// warning of 8 hours, 50 minutes within a cap don't start a new one.
+// Presence is since when something is there. A gap shorter than an eighth of the warning is no break: with a warning of
+// 8 hours, 50 minutes within a cap don't restart it.
 type Presence struct {
 	Since  time.Time `json:"since"`
-	Cycles int       `json:"cycles"` // rounds in which it was there, the last one included
+	Cycles int       `json:"cycles"` // rounds in which it was there, including the last one
 	Warn   Warn      `json:"warn,omitzero"`
-	// Gone is the first look without it, and Missed counts the rounds without it; both are zero while it is there.
+	// Gone is the first look without it, and Missed counts the rounds without it. Both are zero while it is there.
 	Gone   time.Time `json:"gone,omitzero"`
 	Missed int       `json:"missed,omitempty"`
-	// Host is where it is. If it is on several hosts, On lists them instead.
-	Host snapshot.Hostname   `json:"host,omitempty"`
-	Hosts   []snapshot.Hostname `json:"on,omitempty"`
-	// AskedAgain is since when hosts are asked once more before a rule of the fleet acts; zero if they aren't.
+	// Host is where it is; Hosts replaces it for several hosts.
+	Host  snapshot.Hostname   `json:"host,omitempty"`
+	Hosts []snapshot.Hostname `json:"on,omitempty"`
+	// AskedAgain is since when hosts are asked once more before a cap acts; zero if they aren't.
 	AskedAgain time.Time `json:"-"`
 }
 
-// Next begins the memory of the cycle after m, which has so many hosts.
+// Next begins the memory of the next cycle.
 func (m Memory) Next(now time.Time, hosts int) Memory {
 	takenFor := copyOf(m.TakenFor)
 	maps.DeleteFunc(takenFor, func(_ string, t Taken) bool { return now.Sub(t.At) >= keepsTaken })
 	return Memory{
-		Time:       now,
-		Findings:   make(map[string]KnownFinding, len(m.Findings)),
-		Present:    make(map[string]Presence, len(m.Present)),
-		Uses:       make(Uses, len(m.Uses)),
-		IdleDetached:   copyOf(m.IdleDetached),
-		Stuck:      copyOf(m.Stuck),
-		RetryAt:  copyOf(m.RetryAt),
-		TakenFor:   takenFor,
-		Hours:      copyOf(m.Hours), // also of caps that are not in the policy for a while
-		Seen:       make(SeenOn, len(m.Seen)),
-		Hosts:      make(map[snapshot.Hostname]KnownHost, hosts),
-		Notes:      make(map[Note]bool, len(m.Notes)),
-		UnderWay:   m.UnderWay,
-		Round:      m.Round,
-		Tally:      m.Tally,
-		ExemptGPUs: make(map[snapshot.Hostname][]ExemptGPU, len(m.ExemptGPUs)),
+		Time:         now,
+		Findings:     make(map[string]KnownFinding, len(m.Findings)),
+		Present:      make(map[string]Presence, len(m.Present)),
+		Uses:         make(Uses, len(m.Uses)),
+		IdleDetached: copyOf(m.IdleDetached),
+		Stuck:        copyOf(m.Stuck),
+		RetryAt:      copyOf(m.RetryAt),
+		TakenFor:     takenFor,
+		Hours:        copyOf(m.Hours), // also of caps that are temporarily not in the policy
+		Seen:         make(SeenOn, len(m.Seen)),
+		Hosts:        make(map[snapshot.Hostname]KnownHost, hosts),
+		Notes:        make(map[Note]bool, len(m.Notes)),
+		UnderWay:     m.UnderWay,
+		Round:        m.Round,
+		Tally:        m.Tally,
+		ExemptGPUs:   make(map[snapshot.Hostname][]ExemptGPU, len(m.ExemptGPUs)),
 	}
 }
 
-// IsOver reports whether the presence has ended: it has been gone for an eighth of its warning or longer.
+// IsOver reports whether it has been gone for at least an eighth of its warning.
 func (p Presence) IsOver(now time.Time) bool {
 	return !p.Gone.IsZero() && 8*now.Sub(p.Gone) >= p.Warn.For && 8*p.Missed >= p.Warn.Cycles
 }
 
-// Due reports whether the presence has lasted for the longer of warn and what people were told, and when it has.
+// Due reports whether it has lasted for warn or, if that is longer, the announced warning, and when it has.
 func (p Presence) Due(warn Warn, now time.Time) (bool, time.Time) {
 	warn = warn.OrLonger(p.Warn)
 	at := p.Since.Add(warn.For - warn.For/4*time.Duration(warn.Spread)/1024)
 	return (warn.Cycles == 0 || p.Cycles > warn.Cycles) && !now.Before(at), at
 }
 
-// copyOf is a copy of a map that can be added to. mapped is one with other values.
+// copyOf copies a map, and makes one from nil. mapped also converts the values.
 func copyOf[K comparable, V any](m map[K]V) map[K]V {
 	return mapped(m, func(v V) V { return v })
 }
@@ -178,7 +178,7 @@ func mapped[K comparable, V any](m map[K]V, to func(V) V) map[K]V {
 	return c
 }
 
-// Uses are those of each host. The map of a host is never changed: Judge shares it with the next memory, or copies it.
+// Uses are those of each host. Judge never changes the map of a host: it shares it with the next memory, or copies it.
 type Uses map[snapshot.Hostname]map[UseKey]Use
 
 // UseKey names a person's use of a GPU of a host, by the GPU's Key.
@@ -187,7 +187,7 @@ type UseKey struct {
 	Device string
 }
 
-// String names it in keys.
+// String is the key in Presence keys and JSON.
 func (k UseKey) String() string { return string(k.Person) + "/" + k.Device }
 
 // MarshalJSON writes one object, by host, person and GPU.
@@ -220,13 +220,13 @@ func (u *Uses) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Use says since when a person has had a GPU, in any environments and processes. A time is zero while it doesn't apply.
+// Use is since when a person has a GPU, in any environments and processes. Times that don't apply are zero.
 type Use struct {
-	Attached time.Time `json:"attached,omitzero"`  // since when it is
-	Detached time.Time `json:"detached,omitzero"`  // since when it isn't attached
-	Idle     time.Time `json:"idle,omitzero"`      // since when it is unused or computes little
-	LowPower time.Time `json:"low_power,omitzero"` // since when it is unused or draws little power
-	// Gone is since when the person doesn't have the GPU. If that lasts less than Break, the other times go on.
+	Attached time.Time `json:"attached,omitzero"`
+	Detached time.Time `json:"detached,omitzero"`
+	Idle     time.Time `json:"idle,omitzero"`      // unused, or computing little
+	LowPower time.Time `json:"low_power,omitzero"` // unused, or drawing little power
+	// Gone is since when the person has lacked the GPU. The other times continue for less than Break.
 	Gone  time.Time     `json:"gone,omitzero"`
 	Break time.Duration `json:"break_ns,omitempty"`
 }
@@ -242,10 +242,10 @@ func (u Use) IdleFor(at time.Time) time.Duration {
 	return lasted
 }
 
-// SeenOn says since when attachments and environments count, by host. The map of a host is never changed, as with Uses.
+// SeenOn is since when attachments and environments count, by host. As with Uses, the map of a host never changes.
 type SeenOn map[snapshot.Hostname]map[snapshot.AttachmentKey]Seen
 
-// MarshalJSON writes one object: its keys name the hosts.
+// MarshalJSON writes one object. Its keys contain the hosts.
 func (s SeenOn) MarshalJSON() ([]byte, error) {
 	all := make(map[snapshot.AttachmentKey]Seen)
 	for _, seen := range s {
@@ -270,42 +270,41 @@ func (s *SeenOn) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Seen says since when an attachment or environment counts on a host that doesn't note that, as with 1.4.3.
+// Seen is since when an attachment or environment counts on a host that doesn't report that, such as 1.4.3.
 type Seen struct {
 	Written snapshot.Date `json:"written"`
 	Since   time.Time     `json:"since"`
 }
 
-// Hours says for how long, in a period, each person had GPUs that a cap of GPU hours is about.
+// Hours is for how long in a period each person had GPUs of a cap of GPU hours.
 type Hours struct {
-	Period  time.Time                     `json:"period"` // when it began
+	Period  time.Time                     `json:"period"` // its start
 	Seconds map[snapshot.Username]float64 `json:"seconds"`
-	Unread  bool                          `json:"-"` // what was counted before isn't read yet, so all is unknown
+	Unread  bool                          `json:"-"` // earlier counts aren't read yet, so all are unknown
 }
 
-// Taken are the GPUs that are kept for a wait after they were taken from others.
+// Taken are GPUs that were taken from others for a wait, and are kept for it.
 type Taken struct {
 	At   time.Time              `json:"at"`
 	Host snapshot.Hostname      `json:"host,omitempty"`
 	GPUs []snapshot.DeviceIndex `json:"gpus"`
 }
 
-// keepsTaken is for how long nothing more is taken for a wait after GPUs were: they become free, and stay kept for a
-// minute.
+// keepsTaken is for how long nothing more is taken for a wait: the GPUs become free, and stay reserved for a minute.
 const keepsTaken = 2 * time.Minute
 
 // ExemptGPU is a GPU that a policy exempts by its index on a host. An index can move: the entry means the GPU that had
-// it at the first good look after the entry appeared.
+// it at the first reliable look after the entry appeared.
 type ExemptGPU struct {
 	Index snapshot.DeviceIndex `json:"index"`
-	Entry string               `json:"entry"` // as the policy has it
+	Entry string               `json:"entry"` // as written in the policy
 	UUID  snapshot.GPUUUID     `json:"uuid,omitempty"`
 }
 
-// Learn returns the memory with the outcomes of an order, which has ended. A process that survived SIGKILL hangs in the
-// kernel: it isn't tried again. One that survived SIGTERM may be saving its work: like one that its host refused to
-// end, it is tried again after againAfter. If an outcome is unknown, what Begin noted stays. The host is asked for a
-// new snapshot before anything else is done there.
+// Learn returns the memory with the outcomes of an order that has ended. A process that survived SIGKILL hangs in the
+// kernel, and isn't tried again. One that survived SIGTERM may be saving its work: like one that its host refused to
+// end, it is tried again after retryAfter. For an unknown outcome, the note of Begin stays. Nothing else is done on the
+// host before a new snapshot.
 func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time) Memory {
 	m.Hosts = copyOf(m.Hosts)
 	host := m.Hosts[sent.Host]
@@ -341,9 +340,9 @@ func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time
 	return m
 }
 
-// Begin returns the memory with an order that is about to be sent. It leaves the processes alone until their grace is
-// over: if the connection or the controller dies, a second SIGTERM would end many of them at once, even while they save
-// their work.
+// Begin returns the memory with an order that is about to be sent. No process of it gets another order until its grace
+// is over: programs often end at once on a second SIGTERM, even while they save their work, and the connection or the
+// controller may die before the outcome comes.
 func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	m.UnderWay = append(slices.Clone(m.UnderWay), o)
 	m.RetryAt = copyOf(m.RetryAt)
@@ -356,7 +355,7 @@ func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	return m
 }
 
-// WarnAgain returns the memory in which users of these findings count as not yet warned, unless told of an action.
+// WarnAgain returns the memory with users of these findings counting as not warned, unless notified of an action.
 func (m Memory) WarnAgain(ids []string) Memory {
 	if len(ids) == 0 {
 		return m
@@ -371,6 +370,6 @@ func (m Memory) WarnAgain(ids []string) Memory {
 	return m
 }
 
-// againAfter is how long a process is left alone after it survived SIGTERM, or its host refused to end it. Outcomes
-// come shortly after a tick: a full minute would just miss the tick one minute later.
+// retryAfter is when a process is tried again that survived SIGTERM, or that its host refused to end. Outcomes come
+// shortly after a tick: a full minute would just miss the tick one minute later.
 const retryAfter = time.Minute - 500*time.Millisecond

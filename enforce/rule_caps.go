@@ -10,7 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Devices that rules of hosts detach don't count for caps.
+// Caps don't count devices that rules of hosts detach.
 var capRules = []rule{maxEnvsRule, maxDevicesRule, maxMemoryRule, capsRule, reservationsRule}
 
 // The caps of a user on all hosts together.
@@ -20,7 +20,7 @@ const (
 	RuleMaxMemoryPerUser  Rule = "max-memory-per-user"
 )
 
-// adviceGiveBack is the advice if nothing is left to give back, or if it is unknown what is: see Finding.Advice.
+// adviceGiveBack is used if nothing is left to give back, or it is unknown: see Finding.Advice.
 const adviceGiveBack = adviceEndJobs + "; in the shell of an environment genv detach --index N gives a GPU back."
 
 const adviceEndJobs = "Before you take more GPUs, end jobs that you need less"
@@ -32,7 +32,7 @@ var maxEnvsRule = newCountCap(RuleMaxEnvsPerUser, CapEnvironments, "4", "has %d 
 var maxDevicesRule = newCountCap(RuleMaxDevicesPerUser, CapGPUs, "2", "is using %d devices", adviceGiveBack,
 	func(s *Settings) **int { return &s.MaxDevices })
 
-// newCountCap makes the rule of a cap on the number of something; what says that the user has that many.
+// newCountCap makes the rule of a cap on a number of things. what is the text that the user has so many.
 func newCountCap(name Rule, counts CapKind, example, what, advice string, at func(*Settings) **int) rule {
 	read := func(n *strictyaml.Node) int {
 		if strings.HasPrefix(n.Scalar(), "-") {
@@ -76,9 +76,8 @@ var maxMemoryRule = rule{
 	counts: CapMemory,
 }
 
-// capsRule is the rule of the policy's list of caps; see Cap.
 var capsRule = rule{
-	Setting: Setting{ // the list isn't kept in Settings
+	Setting: Setting{ // Settings don't have the list
 		strictyaml.Setting[Settings]{Key: string(RuleCaps), Copy: func(_, _ *Settings) {}}, ByUser,
 	},
 	advice: adviceGiveBack,
@@ -93,7 +92,7 @@ func readMemory(n *strictyaml.Node) snapshot.Memory {
 	return m
 }
 
-// OwnCaps are the caps with a key of their own: of a person, on all hosts. of finds a person's settings.
+// OwnCaps are the caps with their own keys: of a person, on all hosts. of returns a person's settings.
 func OwnCaps(of func(snapshot.Username) *Settings) (list []*Cap) {
 	for i := range rules {
 		if own := &rules[i]; own.limit != nil {
@@ -108,11 +107,11 @@ func OwnCaps(of func(snapshot.Username) *Settings) (list []*Cap) {
 	return list
 }
 
-// RuleReservations is about what people have of a host beyond what reservations of others leave them.
+// RuleReservations is about people who have more of a host than reservations of others leave.
 const RuleReservations Rule = "reservations"
 
 var reservationsRule = rule{
-	Setting: Setting{strictyaml.Setting[Settings]{ // it is always on; an exemption switches it off
+	Setting: Setting{strictyaml.Setting[Settings]{ // always on, except by exemption
 		Key: string(RuleReservations), Copy: func(s, _ *Settings) { s.IgnoreReservations = true },
 	}, ByHost | ByUser},
 	advice: "End jobs that you need less here, or use another host; genv reserve --list shows what is reserved.",
@@ -120,7 +119,7 @@ var reservationsRule = rule{
 		switch {
 		case f.Reservation != nil:
 			return fmt.Sprintf("User %s: %s", f.User, f.Reservation.Text)
-		case f.Cap == nil: // of another version
+		case f.Cap == nil: // from another version
 			return "GPUs are reserved"
 		}
 		return fmt.Sprintf("User %s is to give back GPUs: %s; others have %s here, and %s left", f.User, f.Cap.Name,
@@ -128,12 +127,12 @@ var reservationsRule = rule{
 	},
 }
 
-// ReservationTrouble is what is wrong with a reservation. Its owner is told.
+// ReservationTrouble is a problem of a reservation. Its owner is notified.
 type ReservationTrouble struct {
 	ID      string `json:"id"`
 	Kind    string `json:"kind"`    // too-many, too-few-gpus or lapsed
 	Text    string `json:"text"`    // begins with "reservation"
-	Follows string `json:"follows"` // what that means for the owner
+	Follows string `json:"follows"` // the consequence for the owner
 }
 
 const (

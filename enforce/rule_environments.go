@@ -10,10 +10,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// What env-memory ends is chosen after what the rules of processes end, which frees memory.
+// env-memory comes after the rules of processes, since what these end frees memory.
 var environmentRules = []rule{envMemoryRule, idleRule, maxDurationRule}
 
-// RuleEnvMemory is about environments that use more memory of a device than they may.
+// RuleEnvMemory is about environments that use more memory of a device than their capacity.
 const RuleEnvMemory Rule = "env-memory"
 
 var envMemoryRule = rule{
@@ -31,7 +31,7 @@ var envMemoryRule = rule{
 	},
 }
 
-// RuleIdle is about attached devices that are not used.
+// RuleIdle is about attached devices that aren't used.
 const RuleIdle Rule = "idle"
 
 const adviceLowPower = "Save your work, and end what doesn't compute: a GPU that computes draws more power. What " +
@@ -39,7 +39,6 @@ const adviceLowPower = "Save your work, and end what doesn't compute: a GPU that
 
 const adviceIdleEnds = "Save your work, and end what computes nothing. What computes on the GPU before that may stay."
 
-// adviceIdleEnded is for people who lost a process.
 const adviceIdleEnded = "Start it again when it computes: what keeps a GPU without computing is ended."
 
 const adviceIdle = "Your processes stay until somebody else is given it, or until they compute there: then they end " +
@@ -68,14 +67,14 @@ var idleRule = rule{
 	},
 }
 
-// Idle says when a person's device is idle: it is unused, or computes or draws little in every measurement.
+// Idle says when a person's device is idle: unused, or computing or drawing little in every measurement.
 type Idle struct {
-	After time.Duration // for how long, without a break
-	// Below is the utilization in per cent under which a device with processes counts as idle, BelowPower the power in
-	// per cent of the device's limit; 0 for none.
+	After time.Duration // without a break
+	// Below is the utilization in per cent, and BelowPower the power in per cent of the device's limit, below which a
+	// device with processes counts as idle; 0 for none.
 	Below, BelowPower int
-	End               bool  // also ends the processes of which all devices are idle
-	Warn              *Warn // of its findings; nil for that of all rules
+	End               bool  // also ends processes if all of their devices are idle
+	Warn              *Warn // nil for that of all rules
 }
 
 func readIdle(n *strictyaml.Node) Idle {
@@ -104,7 +103,7 @@ func readPercent(n *strictyaml.Node) int {
 	return p
 }
 
-// String is the setting as it is written in a file.
+// String is the setting as policies write it.
 func (i Idle) String() string {
 	s := "after: " + text.FormatDuration(i.After)
 	if i.Below > 0 {

@@ -11,7 +11,7 @@ import (
 
 var processRules = []rule{nonEnvProcessesRule, unreadableRule, envDevicesRule, processAgeRule}
 
-// RuleNonEnvProcesses is about processes that are in no environment.
+// RuleNonEnvProcesses is about processes outside of environments.
 const RuleNonEnvProcesses Rule = order.RuleOutside
 
 var nonEnvProcessesRule = rule{
@@ -45,7 +45,7 @@ var outsideSetting = strictyaml.Setting[Settings]{
 	},
 }
 
-// RuleUnreadable is about processes that can't be judged by the other rules.
+// RuleUnreadable is about processes that the other rules can't judge.
 const RuleUnreadable Rule = "unreadable-processes"
 
 var unreadableRule = rule{
@@ -56,7 +56,7 @@ var unreadableRule = rule{
 	line:      func(f Finding) string { return fmt.Sprintf("Process %d can't be judged: %s", f.PID, f.Unreadable.Why) },
 }
 
-// RuleEnvDevices is about processes on devices to which their environment is not attached.
+// RuleEnvDevices is about processes on devices that aren't attached to their environment.
 const RuleEnvDevices Rule = "env-devices"
 
 var envDevicesRule = rule{
@@ -73,7 +73,7 @@ var envDevicesRule = rule{
 	},
 }
 
-// RuleMaxProcessAge is about processes that have been running for too long.
+// RuleMaxProcessAge is about processes that have run for too long.
 const RuleMaxProcessAge Rule = "max-process-age"
 
 var processAgeRule = rule{

@@ -8,25 +8,25 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Rule names a rule as its key in a policy does. The texts appear in JSON.
+// Rule names a rule by its key in a policy. The texts appear in JSON.
 type Rule string
 
-// rule is all that there is to know of a rule. A new one has its value in Settings, and is in a list.
+// rule defines a rule. A new one needs a value in Settings and an entry in a list.
 type rule struct {
-	// Setting switches it on; its Key is the rule's name, and its Scope says whom and what can be exempted.
+	// Setting switches it on. Its Key is the rule's name, and its Scope says whom and what can be exempted.
 	Setting
-	advice    string                           // to the user of a finding, in a sentence or two
-	adviceRun string                           // the same after genv run, where that differs: there is no shell
+	advice    string                           // for the user of a finding, a sentence or two
+	adviceRun string                           // for genv run, if different: there is no shell
 	line      func(Finding) string             // the finding in plain English
-	limit     func(*Settings) (CapLimit, bool) // of a cap; false for a user without one
-	counts    CapKind                          // what the cap counts
-	isMovable bool                             // users can move a process from it to another such rule
+	limit     func(*Settings) (CapLimit, bool) // false for a user without a cap
+	counts    CapKind                          // by a cap
+	isMovable bool                             // users can move a process between such rules
 }
 
-// rules are all rules, in the order in which they are applied: each sees what ends because of those before it.
+// rules are in the order of their application: each sees what ends because of earlier ones.
 var rules = slices.Concat(processRules, environmentRules, capRules)
 
-// Rules are the names of all rules, in the order in which they are applied.
+// Rules are the names of all rules, in the order of their application.
 func Rules() []Rule {
 	names := make([]Rule, len(rules))
 	for i := range rules {
@@ -35,7 +35,7 @@ func Rules() []Rule {
 	return names
 }
 
-// RuleNames are the names of all rules, sorted, as a command offers them.
+// RuleNames are the names of all rules, sorted.
 func RuleNames() []string {
 	var names []string
 	for _, rule := range Rules() {
@@ -45,14 +45,14 @@ func RuleNames() []string {
 	return names
 }
 
-// IsMovable reports whether a user can move a process from this rule to another one.
+// IsMovable reports whether users can move a process from this rule to another one.
 func (r Rule) IsMovable() bool { return cmp.Or(r.of(), &rule{}).isMovable }
 
 func (r Rule) of() *rule {
 	return snapshot.Find(rules, func(known *rule) bool { return known.Key == string(r) })
 }
 
-// Setting is that of the rule; false for an unknown one.
+// Setting returns the rule's setting; false for an unknown rule.
 func (r Rule) Setting() (Setting, bool) {
 	if known := r.of(); known != nil {
 		return known.Setting, true
@@ -60,12 +60,12 @@ func (r Rule) Setting() (Setting, bool) {
 	return Setting{}, false
 }
 
-// Advice is what the user of a finding of this rule should do, in a sentence or two.
+// Advice is what the user of a finding of this rule should do.
 func (r Rule) Advice() string {
 	return cmp.Or(cmp.Or(r.of(), &rule{}).advice, "Ask your administrator.")
 }
 
-// AdviceAfter is Advice for people who lost a process, in an environment or in none.
+// AdviceAfter is Advice for people who lost a process. An empty eid means outside of environments.
 func (r Rule) AdviceAfter(eid snapshot.EnvID) string {
 	advice := r.Advice()
 	switch {
@@ -77,7 +77,7 @@ func (r Rule) AdviceAfter(eid snapshot.EnvID) string {
 	return advice
 }
 
-// RuleOf is the rule of a finding, with which its ID begins; empty for another ID.
+// RuleOf is the rule of a finding, from the beginning of its ID; empty if unknown.
 func RuleOf(id string) Rule {
 	name, _, _ := strings.Cut(id, "/")
 	if Rule(name).of() == nil {

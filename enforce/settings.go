@@ -14,29 +14,29 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Policy says which rules apply, to whom, where and when. Its answers depend on the arguments alone, and several
-// goroutines may ask it at once. See enforce/policy.
+// Policy says which rules apply, to whom, where and when. Its answers depend on the arguments alone. It is safe for
+// concurrent use. See enforce/policy.
 type Policy interface {
-	// Settings is what applies to a query. Several answers may share it, so it is not to be changed.
+	// Settings may be shared by several answers: callers must not change them.
 	Settings(Query) *Settings
 	// Exempt reports whether no rule may touch a subject, and why.
 	Exempt(Subject) (reason string, exempt bool)
-	// Caps are those of its list that hold at a moment, and those that then only count hours; all for the zero time. They
-	// are in the order of the list, and the caller may change them.
+	// Caps are those of the list that are in force at a time, and those that then only count hours; all for the zero
+	// time. They are in the order of the list. The caller may change them.
 	Caps(time.Time) []*Cap
-	// ReservationRule is what it lets a person reserve; nil for nothing. It isn't known while a membership isn't.
+	// ReservationRule is what a person may reserve; nil for nothing. It is unknown while a membership is.
 	ReservationRule(snapshot.Username) (rule *snapshot.ReservationRule, known bool)
-	// ExemptIndices are the GPUs of a host that are exempt by an index, each once, without their UUIDs.
+	// ExemptIndices are the GPUs of a host that are exempt by index, each once, without UUIDs.
 	ExemptIndices(snapshot.Hostname) []ExemptGPU
-	// Account is the name under which it knows a user: that of all names of one account.
+	// Account is the one name under which the policy knows all names of a user's account.
 	Account(snapshot.Username) snapshot.Username
-	// Names reports whether an override or a cap names an account: it counts for caps even if it is one of the system.
+	// Names reports whether an override or a cap names an account. Such a system account counts for caps, too.
 	Names(snapshot.Username) bool
 	Fleet() Fleet
 }
 
-// Query asks what applies on a host, for a user, at a moment. It has no user for the rules of a host, and no host for a
-// user's caps, which count on all hosts together.
+// Query asks what applies on a host, for a user, at a time. The user is empty for rules of a host, the host for a
+// user's caps on all hosts together.
 type Query struct {
 	Host   snapshot.Hostname
 	Labels map[string]string // of the host
@@ -44,29 +44,29 @@ type Query struct {
 	At     time.Time
 }
 
-// DefaultMaxAge is Settings.MaxAge where no policy says it.
+// DefaultMaxAge is Settings.MaxAge unless a policy sets it.
 const DefaultMaxAge = time.Minute
 
-// Warn is how long a finding has to be there before it is acted on: a number of cycles and a time, the longer one.
+// Warn is how long a finding is present before it is acted on: a number of cycles and a time, whichever is longer.
 type Warn struct {
 	Cycles int
 	For    time.Duration
-	Spread int `json:"-"` // for somebody it is over so many 1,024ths of its last quarter earlier
+	Spread int `json:"-"` // 1,024ths of the last quarter by which somebody's warning ends earlier
 }
 
-// Fleet is what applies to the fleet as a whole.
 type Fleet struct {
-	// PauseCaps has the caps wait while a host did not answer. Otherwise its devices don't count: never too many.
+	// PauseCaps blocks the caps while a host doesn't answer. Otherwise its devices don't count, so nobody loses too
+	// many.
 	PauseCaps   bool
 	Limits      safety.Limits
 	Interval    time.Duration // between two looks at a host; 0 for a single cycle
-	TellUsers   bool          // of what is wrong: on terminals, by mail or both
-	Contact     string        // whom users ask about the policy; empty for none
+	NotifyUsers bool          // of findings, on terminals, by mail or both
+	Contact     string        // for questions of users about the policy
 	Unprotected []string      // names of daemons that may be ended although their host protects them
 }
 
-// Subject is what a policy may exempt: a process, an environment or a device on a host, or a user. What it doesn't
-// have, or is unknown, is empty. User is set only if the question is about a user's caps.
+// Subject is what a policy may exempt: a process, an environment or a device on a host, or a user. Missing and unknown
+// parts are empty. User is only set for questions about a user's caps.
 type Subject struct {
 	Host        snapshot.Hostname
 	User        snapshot.Username
@@ -75,12 +75,12 @@ type Subject struct {
 	Process     *snapshot.Process
 }
 
-// Protects reports whether no rule applies to a process: its host would refuse to end it in every cycle.
+// Protects reports whether no rule applies to a process, since its host would always refuse to end it.
 func (f *Fleet) Protects(p *snapshot.Process) bool {
 	return p.Protected != "" && !slices.Contains(f.Unprotected, p.Protected)
 }
 
-// Settings are what may differ by host, user and time. The zero Settings enforce nothing.
+// Settings may differ by host, user and time. The zero Settings enforce nothing.
 type Settings struct {
 	NonEnvProcesses bool          // terminates processes in no environment that is registered on their host
 	CountOutside    bool          // counts processes in no environment for their users, like what is attached
@@ -92,31 +92,31 @@ type Settings struct {
 	MaxDuration     time.Duration // detaches what was attached longer ago; 0 for never
 	// The caps of a user on all hosts together; nil for none.
 	MaxDevices *int
-	MaxMemory  *snapshot.Memory // of the devices that are attached
+	MaxMemory  *snapshot.Memory // of attached devices
 	MaxEnvs    *int
-	// IgnoreReservations is for people who are exempt from that rule: nothing is taken for reservations of others.
+	// IgnoreReservations exempts people from that rule: they lose nothing for reservations of others.
 	IgnoreReservations bool
 
 	// SudoUsers admits other users' processes to an environment if they descend from one of it, as with sudo -u.
 	SudoUsers bool
-	// UnknownOutside counts processes that overwrote their environ as outside, unless an ancestor's environment is
+	// UnknownOutside treats processes that overwrote their environ as outside, unless an ancestor's environment is
 	// known.
 	UnknownOutside  bool
 	LeaveContainers bool // leaves processes in containers of root's runtimes alone
 	JudgeGraphics   bool // judges the processes of a desktop like others
 
-	// Warn is how long a finding has to be present before anything is done; RuleWarns is that of single rules. Idle has
+	// Warn is how long a finding is present before anything is done. RuleWarns overrides it for single rules; Idle has
 	// its own.
 	Warn      Warn
 	RuleWarns map[Rule]Warn
-	Grace     time.Duration       // for a process to end after SIGTERM
-	Kill      bool                // SIGKILL follows then
-	Guard     guard.PolicySetting // the kernel guard of a host
-	// MaxAge is how old an answer of the driver may be where none comes in time; 0 for never.
+	Grace     time.Duration       // from SIGTERM to the end of a process
+	Kill      bool                // SIGKILL follows after Grace
+	Guard     guard.PolicySetting // of a host
+	// MaxAge limits the age of an earlier answer of the driver that replaces a late one; 0 to replace none.
 	MaxAge time.Duration
 }
 
-// Order is what an order says of how its host ends processes.
+// Order are the options of an order.
 func (s *Settings) Order() order.Options {
 	return order.Options{GraceMS: s.Grace.Milliseconds(), Kill: s.Kill}
 }
@@ -135,7 +135,7 @@ func (s *Settings) WarnOf(rule Rule) Warn {
 	return s.Warn
 }
 
-// LongestWarn is the longest of the warnings of the rules that a user can move a process between.
+// LongestWarn is the longest warning of the rules between which users can move a process.
 func (s *Settings) LongestWarn() (longest Warn) {
 	for i := range rules {
 		if rules[i].isMovable {
@@ -145,25 +145,25 @@ func (s *Settings) LongestWarn() (longest Warn) {
 	return longest
 }
 
-// Setting is a value of Settings, as a policy has it.
+// Setting is a value of Settings in a policy.
 type Setting struct {
 	strictyaml.Setting[Settings]
 	Scope Scope
 }
 
-// Scope is what a setting may differ by; all may differ by time.
+// Scope is what a setting may differ by, besides time.
 type Scope int
 
-// The parts of a Scope. Without ByHost a setting counts on all hosts together.
+// The parts of a Scope. A setting without ByHost counts on all hosts together.
 const (
 	ByHost Scope = 1 << iota
 	ByUser
 )
 
-// By reports whether a setting may differ by all of these.
+// By reports whether a setting may differ by all parts of a scope.
 func (s *Setting) By(scope Scope) bool { return s.Scope&scope == scope }
 
-// Keys are the settings of the rules, and then those that say how rules are applied.
+// Keys are the settings of the rules, then the modifiers.
 func Keys() []Setting {
 	list := make([]Setting, 0, len(rules)+len(modifiers))
 	for i := range rules {
@@ -174,10 +174,10 @@ func Keys() []Setting {
 	return append(list, modifiers...)
 }
 
-// WarnOfRule and a rule are the key of its own warning.
+// WarnOfRule is the prefix of the key of a rule's own warning.
 const WarnOfRule = "warn.rules."
 
-// RuleWarns are the settings of rules' own warnings, which a policy has in warn. That of idle is in idle.
+// RuleWarns are the settings of rules' own warnings. That of idle is a part of idle.
 func RuleWarns() []Setting {
 	var list []Setting
 	for i := range rules {
@@ -193,7 +193,7 @@ const (
 	maxCap = 1_000_000
 )
 
-// modifiers are the settings that say how rules are applied.
+// modifiers are settings of how rules are applied.
 var modifiers = []Setting{
 	{strictyaml.NewChoice("sudo-users", "allow", "deny", func(s *Settings) *bool { return &s.SudoUsers }), ByHost},
 	{strictyaml.NewChoice("unknown-environment", "outside", "leave",
@@ -205,7 +205,7 @@ var modifiers = []Setting{
 	{strictyaml.NewChoice("graphics", "judge", "leave", func(s *Settings) *bool { return &s.JudgeGraphics }), ByHost},
 	{warnSetting, ByHost | ByUser},
 	{strictyaml.NewDuration("grace", func(s *Settings) *time.Duration { return &s.Grace }, "10s",
-		time.Second, 10*time.Minute), ByHost}, // the controller waits while an order is carried out
+		time.Second, 10*time.Minute), ByHost}, // the controller waits for orders
 	{strictyaml.NewSwitch("kill", func(s *Settings) *bool { return &s.Kill }), ByHost},
 	{strictyaml.NewSetting("guard", func(s *Settings) *guard.Mode { return &s.Guard.Mode }, "watch or enforce",
 		readGuard, guard.Mode.String), ByHost},
@@ -214,14 +214,14 @@ var modifiers = []Setting{
 }
 
 func readGuard(n *strictyaml.Node) guard.Mode {
-	m, _ := guard.ParseMode(n.OneOf(guard.Modes()...)) // which says what is wrong
+	m, _ := guard.ParseMode(n.OneOf(guard.Modes()...)) // which reports errors
 	return m
 }
 
 var warnSetting = strictyaml.NewSetting("warn", func(s *Settings) *Warn { return &s.Warn }, "{for: 10m}", readWarnValue,
 	Warn.String)
 
-// newRuleWarn makes the setting of a rule's own warning, without a text if it is unset.
+// newRuleWarn makes the setting of a rule's own warning. Its text is empty if unset.
 func newRuleWarn(rule Rule) strictyaml.Setting[Settings] {
 	set := func(s *Settings, warn Warn) {
 		if s.RuleWarns = maps.Clone(s.RuleWarns); s.RuleWarns == nil { // others may share it
@@ -243,7 +243,7 @@ func newRuleWarn(rule Rule) strictyaml.Setting[Settings] {
 	}
 }
 
-// ReadWarn reads a warning, or false for none.
+// ReadWarn reads a warning; false means none.
 func ReadWarn(n *strictyaml.Node) Warn {
 	var s Settings
 	warnSetting.Read(&s, n)
@@ -267,7 +267,7 @@ func readWarnValue(n *strictyaml.Node) Warn {
 	return warn
 }
 
-// String is the warning as it is written in a file.
+// String is the warning as policies write it.
 func (w Warn) String() string {
 	switch {
 	case w == Warn{}:
@@ -278,12 +278,12 @@ func (w Warn) String() string {
 	return fmt.Sprintf("{for: %s}", text.FormatDuration(w.For))
 }
 
-// OrLonger is the warning, or as much longer as another one.
+// OrLonger extends the warning to at least another one.
 func (w Warn) OrLonger(other Warn) Warn {
 	return Warn{max(w.Cycles, other.Cycles), max(w.For, other.For), w.Spread}
 }
 
-// Quarter is how long a person is warned at least who is named while a warning runs for others.
+// Quarter is the minimum warning of a person who is named while a warning already runs for others.
 func (w Warn) Quarter() Warn {
 	return Warn{Cycles: (w.Cycles + 3) / 4, For: min(w.For, max(w.For/4, 5*time.Minute))}
 }

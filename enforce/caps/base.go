@@ -13,10 +13,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// forgetUnseen is when a cap goes on without hosts that were never seen.
+// forgetUnseen is when a cap no longer waits for hosts that were never seen.
 const forgetUnseen = 24 * time.Hour
 
-// working is the base of a cap on a host or, without one, on all. Hosts that don't answer have what they showed last.
+// working is the number of GPUs that a cap is relative to, on a host or, for nil, on all. Hosts that don't answer have
+// their last number.
 func (c *Counting) working(listed *policyCap, on *judging.HostView) (n int64, known bool) {
 	if on != nil {
 		return listed.Count(on.GpusByModel), true
@@ -50,7 +51,7 @@ func (c *Counting) working(listed *policyCap, on *judging.HostView) (n int64, kn
 	return n, n >= 0
 }
 
-// withoutOutsiders exempts devices that somebody else will still use or have by a time: taking them frees nothing.
+// withoutOutsiders marks devices as exempt that others will still use or have at a time: taking them frees nothing.
 func (c *capOn) withoutOutsiders(devices []*personDevice, by time.Time) []*personDevice {
 	whose := make(map[snapshot.Username]bool, len(c.people))
 	for _, u := range c.people {
@@ -66,7 +67,7 @@ func (c *capOn) withoutOutsiders(devices []*personDevice, by time.Time) []*perso
 	return list
 }
 
-// isHeldBeside reports whether somebody beside these people will still have or use a device by a time.
+// usedByOthers reports whether others than these people will still have or use a device at a time.
 func (c *Counting) usedByOthers(people map[snapshot.Username]bool, h *judging.HostView, d *snapshot.Device,
 	by time.Time,
 ) bool {
@@ -78,7 +79,7 @@ func (c *Counting) usedByOthers(people map[snapshot.Username]bool, h *judging.Ho
 	})
 }
 
-// countHours adds the time since the last look at each host (see gap). No change of the clock takes a period back.
+// countHours adds the time since the last look at each host (see gap). A period never goes back with the clock.
 func (c *Counting) countHours(listed *policyCap) {
 	hours := c.Before.Hours[listed.ID]
 	if listed.Period.After(hours.Period) {
@@ -88,7 +89,7 @@ func (c *Counting) countHours(listed *policyCap) {
 	maps.Copy(seconds, hours.Seconds)
 	hours.Seconds = seconds
 	for _, u := range c.inOrder {
-		if listed.Member(u.user) == enforce.NotMember { // anyone who may be one is counted
+		if listed.Member(u.user) == enforce.NotMember { // possible members count
 			continue
 		}
 		on := capOn{Counting: c, policyCap: listed, people: []*person{u}}
@@ -103,7 +104,7 @@ func (c *Counting) countHours(listed *policyCap) {
 	}
 }
 
-// keepKnown keeps what is remembered of a cap whose hours are unknown, so that no warning begins again.
+// keepKnown keeps the memory of a cap with unknown hours, so that no warning begins again.
 func keepKnown[V any](next, before map[string]V, own string) {
 	for key, value := range before {
 		if strings.HasPrefix(key+"/", own) {
@@ -112,7 +113,7 @@ func keepKnown[V any](next, before map[string]V, own string) {
 	}
 }
 
-// gap is the time since the last look at a host; 0 if the look is old, or what was there in between is unknown.
+// gap is the time since the last look at a host; 0 if that is too long ago to know what happened in between.
 func (c *Counting) gap(h *judging.HostView) time.Duration {
 	last := h.LastLook
 	if d := h.At.Sub(last); h.IsNew && !last.IsZero() && d > 0 && d <= 3*c.Fleet.Interval {
@@ -127,7 +128,7 @@ func (c *Counting) spent(listed *policyCap, people []*person) int64 {
 	if !listed.Together {
 		return int64(all[people[0].user])
 	}
-	for _, user := range slices.Sorted(maps.Keys(all)) { // also those who have nothing now
+	for _, user := range slices.Sorted(maps.Keys(all)) { // including those who have nothing now
 		if listed.Member(user) == enforce.Member {
 			seconds += all[user]
 		}

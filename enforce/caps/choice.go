@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// The costs of losing a device, the lowest first. Reported use (without a uid of the user) goes before proven use:
+// The costs of losing a device, the lowest first. Reported use (without a uid of the user) costs less than proven use:
 // forged state on one host must not end a job on another.
 const (
 	costGone int8 = iota // its processes were told to end, or can't be ended: no other device is lost instead
@@ -19,7 +19,7 @@ const (
 	costBusy
 )
 
-// why says in a few words why a device of a choice is one of those that go.
+// why says why a device is among the chosen ones.
 func (d *personDevice) why() string {
 	return [...]string{
 		"what uses it can't be ended, and counts as gone", "it is idle", "what uses it ends anyway",
@@ -27,27 +27,27 @@ func (d *personDevice) why() string {
 	}[d.cost]
 }
 
-// choice selects devices that a person, or people together, are to lose. Nothing is in an order yet. It goes through
-// the costs, the lowest first, and within one through the devices in turn (turn.go). First it takes devices as long as
-// no more than the excess goes; then, if that wasn't enough, the one by which the least more goes. With a device, all
-// processes on it end. At last it gives back what turned out not to be needed (giveBack).
+// choice selects devices that a person, or people together, have to lose. It goes through the costs, the lowest first,
+// and through the devices of one cost in turn (turn.go). It takes devices as long as no more than the excess goes; if
+// that isn't enough, it takes the device that frees the least more. All processes on a chosen device end. Finally it
+// gives back superfluous devices (giveBack).
 type choice struct {
-	by     time.Time // when it will be made; zero for now
-	excess int64     // how much is to go: devices or, of memory, bytes
+	by     time.Time // the time of the action; zero for now
+	excess int64     // devices or, of memory, bytes
 	memory bool
 	// mayKeep is how much memory the processes on busy devices may use together before one ends. Capacities of
 	// environments don't count for it: state files only claim them.
 	mayKeep int64
 
-	freed, used int64                     // how much goes by the choice, and what processes on other busy devices use
-	ending      map[*snapshot.Process]int // how many chosen devices a process uses: above 0 it ends
+	freed, used int64                     // what the choice frees, and what processes on other busy devices use
+	ending      map[*snapshot.Process]int // the number of chosen devices of each process: above 0 it ends
 	chosen      []*personDevice
-	most        map[int]int // how many devices each person keeps
+	most        map[int]int // the number of devices that each person keeps
 }
 
-// thatCount are the devices that count for caps: not those that are lost anyway by a time. It notes the cost of each.
-// One that exempt processes use counts only if a process of the user's own uid uses it, too: otherwise a job of the
-// user elsewhere could end for it.
+// countable are the devices that count for caps: not those that are lost anyway by a time. It sets their costs. A
+// device with an exempt process counts only if a process of the user's own uid uses it, too: otherwise another job of
+// the user could end for it.
 func countable(devices []*personDevice, by time.Time) []*personDevice {
 	c := &choice{by: by}
 	list := make([]*personDevice, 0, len(devices))
@@ -62,7 +62,7 @@ func countable(devices []*personDevice, by time.Time) []*personDevice {
 	return list
 }
 
-// dearest are n of a person's devices, or all if there are fewer: those that cost most to lose, then the oldest.
+// costliest are the n devices of a person that cost most to lose, the oldest first.
 func costliest(devices []*personDevice, n int) []*personDevice {
 	list := slices.SortedFunc(slices.Values(countable(devices, time.Time{})), func(a, b *personDevice) int {
 		return cmp.Or(cmp.Compare(b.cost, a.cost), newerFirst(b, a))
@@ -70,8 +70,7 @@ func costliest(devices []*personDevice, n int) []*personDevice {
 	return list[:min(n, len(list))]
 }
 
-// devices chooses among the devices that count until enough goes: idle ones, then those of processes that end anyway,
-// then the others. Of equal ones the newest attachment goes first, then by host and index.
+// devices chooses among counted devices until enough is freed.
 func (c *choice) devices(counted []*personDevice) []*personDevice {
 	c.ending, c.most = make(map[*snapshot.Process]int), make(map[int]int)
 	for from, to := 0, 0; from < len(counted); from = to {
@@ -99,8 +98,7 @@ func (c *choice) enough(cost int8) bool {
 	return c.freed >= c.excess || c.memory && cost == costBusy && c.used <= c.mayKeep
 }
 
-// takeFrom chooses among devices of the same cost: as long as no more than the excess goes, and then, if that isn't
-// enough, the one by which the least more goes, and so on.
+// takeFrom chooses among devices of the same cost.
 func (c *choice) takeFrom(cost int8, devices []*personDevice) {
 	for len(devices) > 0 && !c.enough(cost) {
 		var over []*personDevice
@@ -123,7 +121,7 @@ func (c *choice) takeFrom(cost int8, devices []*personDevice) {
 	}
 }
 
-// take chooses a device, so that its processes end, and then other devices of the host that only these used.
+// take chooses a device, whose processes end, and then other devices of the host that only these processes used.
 func (c *choice) take(d *personDevice) {
 	c.set(d, true)
 	c.chosen = append(c.chosen, d)
@@ -141,11 +139,11 @@ func (c *choice) take(d *personDevice) {
 	}
 }
 
-// giveBack undoes choices that turned out not to be needed: the busiest devices first, then the oldest, then those with
-// which most goes. A device in use is given back with all chosen devices that its processes use. At last, attachments
-// are kept where it is enough that the processes end. For example, 2 GPUs are to go; GPU 0 of job A is chosen, and GPU
-// 1 of the older job B, which uses GPUs 1 and 2. Job B ends, so takeWhatEnds chooses GPU 2, too. GPUs 1 and 2 are
-// needed, as GPU 0 alone isn't enough. So GPU 0 is given back, and job A goes on.
+// giveBack undoes superfluous choices: the busiest devices first, then the oldest, then those that free most. It gives
+// back a device in use together with all chosen devices of its processes. Finally it keeps attachments where ending the
+// processes is enough. For example, of 2 devices to free, GPU 0 of job A is chosen, and GPU 1 of the older job B, which
+// uses GPUs 1 and 2. Job B ends, so takeWhatEnds chooses GPU 2, too. GPU 0 alone isn't enough, so GPUs 1 and 2 stay
+// chosen; GPU 0 is given back, and job A continues.
 func (c *choice) giveBack() {
 	busy := slices.ContainsFunc(c.chosen, func(d *personDevice) bool { return len(d.Uses) > 0 })
 	if c.freed < c.excess || c.freed == c.excess && !busy {
@@ -158,7 +156,7 @@ func (c *choice) giveBack() {
 			c.giveBackAll(d.withProcesses())
 		}
 	}
-	for _, d := range order { // give back all that one of its processes uses, if the rest is enough
+	for _, d := range order { // its processes one by one, if the rest is enough
 		var tried []*personDevice
 		for _, use := range slices.SortedFunc(slices.Values(d.Uses), usage.compare) {
 			if used := d.usedBy(use); d.chosen && !slices.Equal(used, tried) {
@@ -182,9 +180,9 @@ func (c *choice) giveBack() {
 	}
 }
 
-// takeWhatEnds chooses the devices that are no longer in use once the processes on the chosen devices end. Others go
+// takeWhatEnds chooses the devices that become unused when the processes on the chosen devices end. others were freed
 // without being chosen, since no attachment keeps them. For example, P and Q use GPU 1, which was chosen, and only P
-// uses GPU 0. If GPU 0 is enough, giveBack can now give GPU 1 back: P ends, and Q goes on.
+// uses GPU 0. If GPU 0 is enough, giveBack can now give GPU 1 back: P ends, and Q continues.
 func (c *choice) takeWhatEnds() (taken, others []*personDevice) {
 	for _, d := range slices.Clone(c.chosen) {
 		if len(d.Uses) == 0 {
@@ -207,7 +205,7 @@ func (c *choice) takeWhatEnds() (taken, others []*personDevice) {
 }
 
 func (c *choice) oldestFirst() []*personDevice {
-	without := make(map[*personDevice]int64, len(c.chosen)) // how much would go without the device
+	without := make(map[*personDevice]int64, len(c.chosen)) // what the others free
 	for _, d := range c.chosen {
 		c.set(d, false)
 		without[d] = c.freed
@@ -219,7 +217,7 @@ func (c *choice) oldestFirst() []*personDevice {
 	})
 }
 
-// withProcesses are a device and the other chosen devices that its processes use.
+// withProcesses are a device and the other chosen devices of its processes.
 func (d *personDevice) withProcesses() []*personDevice {
 	all := []*personDevice{d}
 	for _, use := range d.Uses {
@@ -260,7 +258,7 @@ func (c *choice) freedWith(d *personDevice) int64 {
 	return c.freed
 }
 
-// set chooses a device or gives it back, and finds which others of the host go by that: its processes end.
+// set chooses a device or gives it back, and updates the host's other devices.
 func (c *choice) set(d *personDevice, chosen bool) {
 	d.chosen = chosen
 	c.update(d)
@@ -276,7 +274,7 @@ func (c *choice) set(d *personDevice, chosen bool) {
 	}
 }
 
-// update finds whether a device goes by what is chosen now, and counts it.
+// update finds out whether a device is freed by the present choice, and counts it.
 func (c *choice) update(d *personDevice) {
 	was, sign := d.gone, int64(1)
 	if d.gone = d.chosen && !d.Stays || c.goes(d); d.gone == was {
@@ -295,7 +293,7 @@ func (c *choice) update(d *personDevice) {
 	}
 }
 
-// leaves reports whether a device goes anyway, or by the choice: all attachments end, and all processes without one.
+// goes reports whether a device is freed, anyway or by the choice: all attachments end, and all processes without one.
 func (c *choice) goes(d *personDevice) bool {
 	switch {
 	case len(d.Envs) == 0 && d.Unknown == judging.Proven:
@@ -309,14 +307,14 @@ func (c *choice) goes(d *personDevice) bool {
 		!slices.ContainsFunc(d.Uses, func(use usage) bool { return !use.Attached && !c.ends(d.Host, use.Process) })
 }
 
-// ends reports whether a process ends anyway, or because of the choice if it can be ended.
+// ends reports whether a process ends, anyway or by the choice.
 func (c *choice) ends(h *judging.HostView, p *snapshot.Process) bool {
 	return h.EndsBy(p, c.by) || c.ending[p] > 0 && !h.Stuck(p)
 }
 
-// costOf is what losing a device costs the user, if the processes of the chosen devices end, too.
+// costOf is what losing a device costs the user, given the present choice.
 func (c *choice) costOf(d *personDevice) (cost int8) {
-	if d.Unknown == judging.Unused { // else something stays that still uses it
+	if d.Unknown == judging.Unused { // else something stays that uses it
 		ends := func(use usage) bool { return c.ends(d.Host, use.Process) || d.Host.Stuck(use.Process) }
 		switch stuck := slices.ContainsFunc(d.Uses, func(use usage) bool { return d.Host.Stuck(use.Process) }); {
 		case stuck && !slices.ContainsFunc(d.Uses, func(use usage) bool { return !ends(use) }):
@@ -336,7 +334,6 @@ func (c *choice) costOf(d *personDevice) (cost int8) {
 	return cost
 }
 
-// costOfUse is what the end of a process costs that doesn't end anyway.
 func costOfUse(p *snapshot.Process) int8 {
 	if p.UID == nil || *p.CountsForUID() == 0 {
 		return costReported

@@ -13,27 +13,27 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// countKey names what a cap counts: for a person or, without one, for those who share it.
+// countKey names a count of a cap: for a person or, for nil, for those who share it.
 type countKey struct {
 	cap  *policyCap
-	host *judging.HostView // nil for all
+	host *judging.HostView // nil for all hosts
 	user *person
 }
 
-// counted is what a cap counts. Each is counted once, when it is asked for.
+// counted is the count of a cap, made on demand.
 type counted struct {
 	on     *capOn
 	excess enforce.CapExcess
 	at     map[*judging.HostView]*place
-	places []place // the same, in the order of the cluster
+	places []place // likewise, in the order of the cluster
 	total  int64
-	most   []place // those with most of it
-	oldest []place // those that were looked at first
+	most   []place // the largest places
+	oldest []place // the places with the oldest snapshots
 }
 
 const maxCountHosts = 8
 
-// On are the caps that hold now for a person, as seen from a host that answered.
+// On implements enforce.Counts.
 func (c *Counting) On(host snapshot.Hostname, user snapshot.Username) (list []enforce.CapCount) {
 	h := c.ByName[host]
 	for _, n := range c.countedFor(h, user) {
@@ -42,7 +42,7 @@ func (c *Counting) On(host snapshot.Hostname, user snapshot.Username) (list []en
 	return list
 }
 
-// Explain says of each of these what counts, and what would go first, a line each.
+// Explain implements enforce.Counts.
 func (c *Counting) Explain(host snapshot.Hostname, user snapshot.Username) (lines []string) {
 	for _, n := range c.countedFor(c.ByName[host], user) {
 		name := cmp.Or(string(n.on.Rule), "cap "+n.on.ID)
@@ -58,7 +58,7 @@ func (c *Counting) Explain(host snapshot.Hostname, user snapshot.Username) (line
 	return lines
 }
 
-// firstToGo is which GPU would go first, and why; empty for none.
+// firstToGo names the GPU that would go first, and why; empty for none.
 func (c *capOn) firstToGo() string {
 	if c.Kind == enforce.CapEnvironments {
 		return ""
@@ -74,7 +74,7 @@ func (c *capOn) firstToGo() string {
 	return ""
 }
 
-// countedFor is what is counted for a person on a host; nothing without a host.
+// countedFor are the counts for a person on a host; none for nil.
 func (c *Counting) countedFor(h *judging.HostView, user snapshot.Username) (list []*counted) {
 	if h == nil {
 		return nil
@@ -84,7 +84,7 @@ func (c *Counting) countedFor(h *judging.HostView, user snapshot.Username) (list
 		return nil
 	}
 	for _, listed := range c.caps {
-		if listed.Resting || listed.Member(u.user) != enforce.Member ||
+		if listed.Inactive || listed.Member(u.user) != enforce.Member ||
 			listed.PerHost && !listed.OnHost(h.Name, h.Labels) {
 			continue
 		}
@@ -106,7 +106,7 @@ func (c *Counting) countOnce(key countKey, u *person) *counted {
 	if known := c.counted[key]; known != nil {
 		return known
 	}
-	people := []*person{u} // alone, or there is nothing that counts
+	people := []*person{u} // alone, or nothing counts
 	if all := key.cap.members(c.inOrder); key.cap.Together && len(all) > 0 {
 		people = all
 	}
@@ -120,7 +120,7 @@ func (c *Counting) countOnce(key countKey, u *person) *counted {
 
 func (n *counted) count() {
 	switch n.on.Kind {
-	case enforce.CapHours: // they were on hosts that may show nothing now
+	case enforce.CapHours: // hosts may show nothing of it now
 	case enforce.CapEnvironments:
 		n.places = n.on.places(nil, n.on.envs(n.on.people...))
 	case enforce.CapGPUs, enforce.CapMemory:
@@ -140,7 +140,7 @@ func (n *counted) count() {
 	n.oldest, n.most = n.oldest[:min(len(n.oldest), 2)], n.most[:min(len(n.most), maxCountHosts+1)]
 }
 
-// gpusOf are the GPUs of a host that a cap is about. They are found once: many people may ask.
+// gpusOf are the GPUs of a host that a cap covers, found once, since many people may ask.
 func (c *policyCap) gpusOf(h *judging.HostView) []snapshot.DeviceIndex {
 	list, known := c.gpus[h]
 	if !known && c.Kind != enforce.CapEnvironments && c.OnHost(h.Name, h.Labels) {
@@ -174,7 +174,7 @@ func (n *counted) from(h *judging.HostView) enforce.CapCount {
 	return count
 }
 
-// conclude adds to the judgement what was found besides the findings.
+// conclude adds the counts and offers to the plan.
 func (c *Counting) conclude() {
 	c.Counts = c
 	for _, n := range c.waits {

@@ -12,35 +12,35 @@ import (
 type personDevice struct {
 	*snapshot.Device
 	Host *judging.HostView
-	// Newest is since when the newest attachment counts, in UTC, and Written what its user wrote, which decides between
-	// equals.
+	// Newest is when the newest attachment began to count, in UTC. Written is what its user wrote, and decides between
+	// equal ones.
 	Newest, Written snapshot.Date
-	// Unknown is what processes of unknown environments prove about its use, and Exempt what exempt ones do.
+	// Unknown is the use that processes of unknown environments prove, and Exempt that of exempt processes.
 	Unknown, Exempt judging.Certainty
-	Envs            []snapshot.EnvID // that are attached to it
-	Uses            []usage          // by processes that end when the user loses it
-	Capacity, Used  int64            // bytes that environments may use, and that processes use; or unknownBytes
-	// Owner is the person's number. Parts are what each of several people has of it, for one of Together.
+	Envs            []snapshot.EnvID // attached to it
+	Uses            []usage          // by processes that end if the user loses it
+	Capacity, Used  int64            // bytes allowed to environments, and used by processes; or unknownBytes
+	// Owner is the person's number. Parts are the devices of each person, for one of Together.
 	Owner int
 	Parts []*personDevice
-	Idle  bool // it has been idle for so long that the rule about that applies, and so has all that its processes use
+	Idle  bool // it, and all that its processes use, has been idle for as long as the rule idle allows
 
 	// Of a choice:
-	Stays bool // its attachments stay, although it is to go
+	Stays bool // its attachments stay, although it is chosen
 
-	caps         uint64          // of the list that are about it, by their bits
-	whole        *personDevice   // of a part that is to go: what was chosen
-	mates        []*personDevice // the devices of the host that count
+	caps         uint64          // of the list, as bits, that cover it
+	whole        *personDevice   // of a chosen part: the chosen device
+	mates        []*personDevice // the host's counted devices
 	cost         int8
-	chosen, gone bool // whether it is to go, and whether it no longer counts then
+	chosen, gone bool // whether it is chosen, and whether that frees it
 }
 
 type usage struct {
 	Process  *snapshot.Process
-	Attached bool // it is in an environment of the user's that is attached to it
+	Attached bool // its environment is the user's, and attached
 }
 
-// together are the devices of several people, each once.
+// together joins the devices of several people, each once.
 func together(lists [][]*personDevice) []*personDevice {
 	parts := slices.Concat(lists...)
 	slices.SortStableFunc(parts, byHost)
@@ -66,12 +66,12 @@ func (d *personDevice) add(part *personDevice) {
 	d.Unknown, d.Exempt, d.Idle = max(d.Unknown, part.Unknown), max(d.Exempt, part.Exempt), d.Idle && part.Idle
 	older := cmp.Or(part.Newest.Compare(d.Newest), part.Written.Compare(d.Written)) < 0
 	if unknown := (snapshot.Date{}); d.Newest == unknown || older && part.Newest != unknown {
-		d.Newest, d.Written = part.Newest, part.Written // it is as old as the longest attachment
+		d.Newest, d.Written = part.Newest, part.Written // as old as the oldest attachment
 	}
 	d.Capacity, d.Used = add(d.Capacity, part.Capacity), add(d.Used, part.Used)
 }
 
-// joined are both lists. If the first one is empty, it is the second one, not a copy.
+// joined appends b to a. It doesn't copy b if a is empty.
 func joined[T any](a, b []T) []T {
 	if len(a) == 0 {
 		return slices.Clip(b)
@@ -86,7 +86,7 @@ func add(a, b int64) int64 {
 	return min(a+b, maxBytes)
 }
 
-// whose are the parts of a device: itself, if it is one person's.
+// perOwner are the parts of a device: itself for one person.
 func (d *personDevice) perOwner() []*personDevice {
 	if d.Parts == nil {
 		return []*personDevice{d}
@@ -94,10 +94,10 @@ func (d *personDevice) perOwner() []*personDevice {
 	return d.Parts
 }
 
-// unknownBytes is an amount that isn't known. What hosts claim is cut to maxBytes, more than any device has.
+// unknownBytes is an unknown amount. Claims of hosts are cut to maxBytes, more than any device has.
 const unknownBytes, maxBytes = -1, 1 << 44
 
-// sum adds an amount that a host claims, or the other one if that is unknown.
+// sum adds an amount that a host claims or, if that is unknown, otherwise.
 func sum(bytes int64, more, otherwise snapshot.Memory) int64 {
 	if !more.Known() {
 		more = otherwise
@@ -108,8 +108,8 @@ func sum(bytes int64, more, otherwise snapshot.Memory) int64 {
 	return min(bytes+min(more.Bytes(), maxBytes), maxBytes)
 }
 
-// memory is how much memory the user has by a device: what environments may use or, if it is more, what processes use,
-// and at most all of it; unknown for one that shares the memory of its machine.
+// memory is the memory that the user has by a device: the larger of what environments may use and processes use, and at
+// most all of it; unknown for a device that shares the machine's memory.
 func (d *personDevice) memory() int64 {
 	if d.Unified || d.Capacity == unknownBytes || d.Used == unknownBytes && len(d.Envs) == 0 {
 		return unknownBytes

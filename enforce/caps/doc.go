@@ -1,5 +1,5 @@
-// Package caps judges caps: what people may have at most, also as long as others wait or have reserved. It adds
-// findings to the judgement, and is pure. These are its steps:
+// Package caps judges caps: what people may have at most, including while others wait or have reserved. It adds
+// findings to the judgement, and is pure. Its steps are:
 //
 //  1. Count what each person has on a host: what is attached to the environments, or used by the processes (person.go).
 //     What ends because of the rules before doesn't count.

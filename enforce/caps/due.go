@@ -12,15 +12,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// A cap has these times, by the keys of enforce.Memory.Present:
+// The times of a cap, by the keys of enforce.Memory.Present:
 //
 //	caps/NAME[/HOST][/WAIT]         since when it is exceeded, whoever would lose; if people share it, or somebody waits
 //	caps/NAME[/HOST][/WAIT]/USER    since when the person is over it or, if people share it, is to lose something
 //	caps/NAME[/HOST][/WAIT]/USER/2  since when the person is to lose a second thing, and so on
 //
-// A cap with a key of its own has max-devices-per-user, say, for caps/NAME.
+// A cap with its own key has that instead of caps/NAME, such as max-devices-per-user.
 
-// key is that of the cap's own time, with which the IDs of its findings begin.
+// key is the key of the cap's own time, and the prefix of its findings' IDs.
 func (c *capOn) key() string {
 	if c.ID == "" {
 		return string(c.rule)
@@ -35,7 +35,7 @@ func (c *capOn) key() string {
 	return key
 }
 
-// warnOf is the warning of a person. What a schedule makes due for many is spread over its last quarter.
+// warnOf is the warning of a person. What a schedule makes due for many is spread over the last quarter.
 func (c *capOn) warnOf(u *person) enforce.Warn {
 	warn := u.settings.WarnOf(c.rule)
 	if c.Warn != nil {
@@ -58,7 +58,8 @@ func (c *capOn) dueAt() time.Time {
 	return judging.Later(c.DueAt(c.host, c.warnOf(c.people[0]), key), c.notBefore)
 }
 
-// checkCap is CheckDue for a cap. People who share it share its time; each has a quarter of it since they were named.
+// checkCap is CheckDue for a cap. People who share it share its time, and each has a quarter of the warning after being
+// named.
 func (c *capOn) checkCap(u *person, f *enforce.Finding) (due bool) {
 	warn := c.warnOf(u)
 	if !c.Together && c.wait == nil {
@@ -70,17 +71,17 @@ func (c *capOn) checkCap(u *person, f *enforce.Finding) (due bool) {
 	due = sharedDue && ownDue
 	f.Since, f.Cycles, f.Due, f.Pending = shared.Since, shared.Cycles, judging.Later(shared.Due, f.Due), !due
 	f.Deferred = !due && (sharedDue || shared.Deferred) && (ownDue || f.Deferred)
-	if !c.notBefore.IsZero() { // by these looks that hasn't come
+	if !c.notBefore.IsZero() { // unknown until a look at that time
 		f.Deferred = (due || f.Deferred) && !c.notBefore.After(c.Now)
 		due, f.Pending, f.Due = false, true, judging.Later(f.Due, c.notBefore)
 	}
 	return due
 }
 
-// maxLevels is how many of the things that a person is to lose have a time of their own.
+// maxLevels limits the things of a person with their own times.
 const maxLevels = 64
 
-// levelKey is the key of the time since when somebody is to lose more than so many things. So people are warned anew of
+// levelKey is the key of the time since when somebody has to lose more than n things. So people are warned again of
 // what is added to the last warning, and of that alone.
 func levelKey(id string, n int) string {
 	if n == 0 {
@@ -89,7 +90,7 @@ func levelKey(id string, n int) string {
 	return id + "/" + strconv.Itoa(n+1)
 }
 
-// levels are the times of the things that a person is to lose, the oldest first; there is one at least.
+// levels are the times of the things that a person has to lose, the oldest first; at least one.
 func (c *capOn) levels(id string, things int) []enforce.Presence {
 	list := make([]enforce.Presence, min(max(things, 1), maxLevels))
 	for i := range list {
@@ -108,12 +109,12 @@ func (c *capOn) remember(id string, levels []enforce.Presence) {
 	}
 }
 
-// keepNamed keeps the time of a person who was to lose something by a shared cap and isn't now, as long as the cap is
-// exceeded: the choice may fall on them again. If something of theirs just went, their time is over. The times of a
-// second thing and more are kept only over a short break: else these would go later without a new warning.
+// keepNamed keeps the time of a person who is no longer to lose something by a shared cap while the cap is exceeded:
+// the choice may fall on them again. It ends if something of theirs just went. The times of further things survive only
+// a short break: otherwise these would go later without a new warning.
 func (c *capOn) keepNamed(id string) {
 	before, p := c.Before.Present[id], c.Presence(c.host, id)
-	if !p.Since.Before(c.At(c.host)) { // it begins now: there was none, or it is over
+	if !p.Since.Before(c.At(c.host)) { // it begins now
 		return
 	}
 	if due, _ := before.Due(before.Warn, c.Before.Time); due && c.Before.Findings[id].Decision == enforce.DecisionAct {
@@ -122,15 +123,15 @@ func (c *capOn) keepNamed(id string) {
 	c.Next.Present[id] = p
 }
 
-// sameMoment is how far apart looks at several hosts may be to count as one look: no job moves to another host so fast.
+// sameMoment is how far apart looks at several hosts may be to count as one: no job moves to another host so fast.
 const sameMoment = enforce.FreshFor / 10
 
-// looks are those at the hosts on which a cap counts something.
+// looks are the looks at the hosts on which a cap counts something.
 type looks struct {
 	hosts          []*judging.HostView
-	newest, oldest time.Time // the newest one that is fresh; zero if none is
-	acted          bool      // an order ended at one since it was asked: its look is out of date
-	underWay       bool      // an order goes on at one: the next tick looks again
+	newest, oldest time.Time // the newest fresh one; zero for none
+	acted          bool      // an order ended after a look, which is out of date
+	underWay       bool      // an order still runs: the next tick looks again
 }
 
 func (c *Counting) looksAt(hosts []snapshot.Hostname) *looks {
@@ -154,24 +155,24 @@ func (c *Counting) looksAt(hosts []snapshot.Hostname) *looks {
 	return l
 }
 
-// confirmed reports whether the looks at the hosts on which a cap counts something are fresh, and of the same moment: a
-// job that moved from one host to another in between would count twice. If they aren't, the finding waits, and these
-// hosts are asked once more, all at once; their answers count together from then on (AskedAgain).
+// confirmed reports whether the looks are fresh and of the same moment: a job that moved between hosts in between would
+// count twice. Otherwise the finding is deferred, and these hosts are asked once more, all at once. Their answers count
+// together from then on (AskedAgain).
 func (c *capOn) confirmed(f *enforce.Finding) bool {
 	if c.looks == nil {
 		c.looks = c.looksAt(f.CountedOn)
 	}
 	j, l := c.Judgement, c.looks
-	f.Pending, f.Deferred = true, true // unless they are
+	f.Pending, f.Deferred = true, true // by default
 	if len(j.Unanswered) > 0 || l.acted {
 		return false
 	}
-	p, since := j.Next.Present[f.ID], j.Now // since is the earliest time of a look that counts
+	p, since := j.Next.Present[f.ID], j.Now // the earliest time of a look that counts
 	if !l.newest.IsZero() {
 		since = l.newest.Add(-sameMoment)
 	}
 	if again := p.AskedAgain; !again.IsZero() && again.Before(since) {
-		since = again.Add(1) // looks of that time may be the ones before
+		since = again.Add(1) // looks of that time may be earlier ones
 	}
 	old := l.oldest.Before(since)
 	switch {

@@ -9,18 +9,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// maxExactly is how many devices exactly chooses from at most: no host has as many.
+// maxExactly is the maximum number of devices that exactly chooses from. No host has more.
 const maxExactly = 63
 
-// block are devices of a host that go together, since processes use several of them.
+// block are devices of a host that processes use together, so they go together.
 type block struct {
 	devices []*personDevice
 	cost    int8
 }
 
-// exactly chooses n of the devices that count, all of one host, such that no process ends that uses another one, too;
-// nil if that isn't possible. has and may are how many each person, by personDevice.Owner, has and may lose.
-// What costs least goes first, then from the person with the most, then the newest.
+// exactly chooses n of the counted devices of a host so that no ending process uses another device; nil if impossible.
+// has and may are how many devices each person has and may lose, by personDevice.Owner. The cheapest go first, then
+// those of the person with most, then the newest.
 func exactly(counted []*personDevice, n int, has, may map[int]int) (chosen []*personDevice) {
 	if n < 1 || n > len(counted) || len(counted) > maxExactly {
 		return nil
@@ -47,7 +47,7 @@ func exactly(counted []*personDevice, n int, has, may map[int]int) (chosen []*pe
 	return chosen
 }
 
-// countOwners adds n for each device to the count of each of its people, by personDevice.Owner.
+// countOwners adds n for each device to each of its owners.
 func countOwners(to map[int]int, n int, devices ...*personDevice) {
 	for _, d := range devices {
 		for _, part := range d.perOwner() {
@@ -67,13 +67,13 @@ func (b *block) isTooMuch(lost, may map[int]int) bool {
 	return false
 }
 
-// canComplete reports whether a block and some of the others have n devices.
+// canComplete reports whether a block and some others have n devices.
 func canComplete(blocks []block, with block, n int) bool {
 	n -= len(with.devices)
 	if n < 0 {
 		return false
 	}
-	sums := uint64(1) // bit k: some have k devices
+	sums := uint64(1) // bit k: some blocks have k devices
 	for _, b := range blocks {
 		if b.devices[0] != with.devices[0] {
 			sums |= sums << len(b.devices)
@@ -82,8 +82,8 @@ func canComplete(blocks []block, with block, n int) bool {
 	return sums&(1<<n) != 0
 }
 
-// blocksOf are the devices that may be chosen, by block, the newest of each first. Nothing may stay on them: no process
-// that is exempt, can't be ended, or has an unknown environment or device.
+// blocksOf are the blocks that may be chosen, with the newest device first. No process on them may stay: none that is
+// exempt, stuck, or has an unknown environment or device.
 func blocksOf(counted []*personDevice) (blocks []block) {
 	at := make(map[snapshot.DeviceIndex]*personDevice, len(counted))
 	for _, d := range counted {

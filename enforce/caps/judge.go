@@ -10,9 +10,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Judge takes environments and GPUs from people who are over a cap: never more than the excess, unless one process
-// holds several GPUs, and what costs them least first. What one cap takes doesn't count for the next. Caps with a key
-// of their own come before those of the list.
+// Judge takes environments and GPUs from people who exceed a cap: the cheapest first, and never more than the excess,
+// unless one process holds several GPUs. What one cap takes doesn't count for later ones. Caps with their own keys come
+// before those of the list.
 func (c *Counting) Judge() {
 	for h, list := range c.reservations {
 		maps.Copy(c.ownReserved, c.withinReservations(h, list, h.Clock()))
@@ -36,14 +36,14 @@ func (c *Counting) Judge() {
 		c.judgeListed(listed)
 	}
 	c.judgeReservations()
-	if len(c.inOrder) > 0 && len(c.Missing) > 0 { // without their number: the same note while some are missing
+	if len(c.inOrder) > 0 && len(c.Missing) > 0 { // not their number: the note stays the same
 		const text = "some hosts did not answer: GPUs there don't count toward per-user caps"
 		c.Notes = append(c.Notes, enforce.Note{Text: text})
 	}
 	c.conclude()
 }
 
-// findUncounted counts whom caps and idle would see if processes outside of environments counted.
+// findUncounted counts the people and processes that caps and idle would judge with non-env-processes: count.
 func (c *Counting) findUncounted() {
 	s := c.Policy.Settings(enforce.Query{At: c.Now})
 	if len(c.list) == 0 && s.MaxDevices == nil && s.MaxMemory == nil && s.Idle == nil {
@@ -91,7 +91,7 @@ func (c *Counting) judgeListed(listed *policyCap) {
 				continue
 			}
 			switch on := c.on(listed, h, sharing); {
-			case !on.known || listed.Resting || listed.Kind == enforce.CapHours && on.spent <= on.allowed:
+			case !on.known || listed.Inactive || listed.Kind == enforce.CapHours && on.spent <= on.allowed:
 			case listed.Waiting != nil:
 				whileWaiting = append(whileWaiting, on)
 			default:
@@ -102,7 +102,7 @@ func (c *Counting) judgeListed(listed *policyCap) {
 	c.judgeWaiting(listed, whileWaiting)
 }
 
-// isFarOff reports whether people have too little for a cap of GPUs, whichever they have, as most people do.
+// isFarOff reports, cheaply, whether a cap of GPUs can't be exceeded, as for most people.
 func isFarOff(c *policyCap, people []*person) bool {
 	limit, about := c.Limit(people[0].user)
 	if !about || c.Kind != enforce.CapGPUs || c.Together || limit.Percent || limit.AllBut {
@@ -111,12 +111,12 @@ func isFarOff(c *policyCap, people []*person) bool {
 	return int64(len(people[0].devices)) <= limit.Value
 }
 
-// members are those of people whom a cap is about. Unknown members are neither counted nor taken from.
+// members are the people that a cap covers. Unknown members are neither counted nor taken from.
 func (c *policyCap) members(people []*person) []*person {
 	return slices.DeleteFunc(slices.Clone(people), func(u *person) bool { return c.Member(u.user) != enforce.Member })
 }
 
-// on is a cap for people, on a host or on all; nil if it says nothing about them.
+// on applies a cap to people, on a host or on all; nil if it doesn't cover them.
 func (c *Counting) on(listed *policyCap, h *judging.HostView, people []*person) *capOn {
 	user := people[0].user
 	if listed.Together {
@@ -142,23 +142,22 @@ func (c *Counting) on(listed *policyCap, h *judging.HostView, people []*person) 
 	return on
 }
 
-// capOn is a cap as it holds for one person or for people together, on one host or on all.
+// capOn is a cap for one person or for people together, on one host or on all.
 type capOn struct {
 	*Counting
 	*policyCap
-	host       *judging.HostView // nil for all
-	looks      *looks            // at the hosts on which something counts; nil until it is asked for
-	people     []*person
-	limit      int64
-	known      bool  // the limit is, and what counts
-	spent      int64 // seconds of GPUs that were used, of allowed
-	allowed    int64
-	forOthers bool                   // its limit leaves GPUs to others
-	notBefore  time.Time              // it acts not before that; zero if that has come
-	ownReserved     map[*personDevice]bool // held within own reservations: they don't count
+	host        *judging.HostView // nil for all
+	looks       *looks            // at the hosts with something that counts; made on demand
+	people      []*person
+	limit       int64
+	known       bool  // the limit and the count are known
+	spent       int64 // seconds of GPUs, of allowed
+	allowed     int64
+	forOthers   bool                   // the limit keeps GPUs for others
+	notBefore   time.Time              // no action before; zero for none
+	ownReserved map[*personDevice]bool // held within own reservations: they don't count
 
-	// Of one that holds as far as others wait: what counts and isn't taken, how many of it may be, and the wait for which
-	// something goes.
+	// For a cap with while: what counts and isn't taken, how many may be taken, and the wait that gets them.
 	counted []*personDevice
 	mayTake int
 	wait    *wait
@@ -214,7 +213,7 @@ func (c *capOn) finding(counted []*personDevice, envs []*judging.EnvView, used i
 	return f
 }
 
-// takeAll adds the findings about what was chosen, and reports whether something is done about it.
+// takeAll adds the findings about chosen devices, and reports whether one is acted on.
 func (c *capOn) takeAll(f enforce.Finding, chosen []*personDevice) (acts bool) {
 	lost := lostBy(chosen)
 	for _, u := range c.people {
@@ -229,7 +228,7 @@ func (c *capOn) takeAll(f enforce.Finding, chosen []*personDevice) (acts bool) {
 	return acts
 }
 
-// most is how many GPUs the people have at the most, a shared one for each.
+// atMost is an upper bound of the GPUs that the people have: it counts a shared one for each.
 func (c *capOn) atMost() (n int64) {
 	for _, u := range c.people {
 		n += int64(len(u.devices))
@@ -248,7 +247,7 @@ func (c *capOn) atMost() (n int64) {
 	return n
 }
 
-// dropLeaving forgets the devices that people lose anyway: they no longer count.
+// dropGone removes the devices that people lose anyway.
 func dropGone(people []*person) {
 	for _, u := range people {
 		u.devices = slices.DeleteFunc(u.devices, new(choice).goes)
@@ -302,7 +301,7 @@ type place struct {
 	gpus   []snapshot.DeviceIndex
 }
 
-// places are where devices or environments count, which are sorted by host.
+// places are the hosts of devices or environments, which are sorted by host.
 func (c *capOn) places(devices []*personDevice, envs []*judging.EnvView) (list []place) {
 	add := func(h *judging.HostView, amount int64, gpus ...snapshot.DeviceIndex) {
 		if len(list) == 0 || list[len(list)-1].h != h {
@@ -324,7 +323,7 @@ func (c *capOn) places(devices []*personDevice, envs []*judging.EnvView) (list [
 	return list
 }
 
-// hostsOf are the sorted names of hosts; this machine has none.
+// hostsOf are the sorted names of hosts. A single machine has no name.
 func hostsOf(where []place) []snapshot.Hostname {
 	names := make([]snapshot.Hostname, 0, len(where))
 	for _, p := range where {

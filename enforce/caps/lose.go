@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// lostBy is what people lose, by their numbers, by devices that were chosen.
+// lostBy are the chosen devices by the numbers of people.
 func lostBy(chosen []*personDevice) map[int][]*personDevice {
 	lost := make(map[int][]*personDevice)
 	for _, whole := range chosen {
@@ -25,7 +25,7 @@ func lostBy(chosen []*personDevice) map[int][]*personDevice {
 
 func (c *capOn) loseDevices(f *enforce.Finding, due bool, devices []*personDevice) {
 	if f.Cap != nil {
-		over := *f.Cap // each finding has its own
+		over := *f.Cap // own copy
 		over.Why = whyOf(devices)
 		f.Cap = &over
 	}
@@ -67,9 +67,9 @@ func (c *capOn) endOnce(f *enforce.Finding, due bool, h *judging.HostView, p *sn
 	ended[p] = true
 }
 
-// add adds the findings about n things that a person is to lose: for nothing none, if people share the cap. Things that
-// the person has been over the cap by for equally long are one finding: it becomes due, and is warned of, by itself.
-// lose says in a finding which things go.
+// add adds the findings about n things that a person has to lose, and returns whether one is acted on. Things by which
+// the person exceeds the cap since the same time are one finding with its own warning and due time. If people share the
+// cap, n may be 0. lose adds the things to a finding.
 func (c *capOn) add(u *person, f enforce.Finding, n int, lose func(f *enforce.Finding, due bool, from, to int)) bool {
 	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.Missing)
 	if c.host != nil {
@@ -102,12 +102,13 @@ func (c *capOn) add(u *person, f enforce.Finding, n int, lose func(f *enforce.Fi
 	return acted > 0
 }
 
-// checkPart reports whether something is done about a finding of a person, with all that it waits for.
+// checkPart is checkCap with what else a finding may be pending for.
 func (c *capOn) checkPart(u *person, f *enforce.Finding) (due bool) {
 	due = c.checkCap(u, f)
 	if c.Fleet.PauseCaps && f.HostsMissing > 0 && c.host == nil {
-		// The user may have more there, never less; but what costs least to lose may be there.
-		f.BlockedBy = fmt.Sprintf(`%d of the hosts did not answer, and the policy says "unreachable: hold"`, f.HostsMissing)
+		// The user may have more there, never less; but the cheapest to lose may be there.
+		f.BlockedBy = fmt.Sprintf(`%d of the hosts did not answer, and the policy says "unreachable: hold"`,
+			f.HostsMissing)
 		due, f.Pending = false, true
 	}
 	if due && c.host == nil {
@@ -142,8 +143,8 @@ func whyOf(devices []*personDevice) string {
 	return strings.Join(reasons, "; ")
 }
 
-// judgeEnvs takes environments beyond the cap: those without any device first (there is nothing to take), then those
-// without a process, then the newest. They stay: they are people's shells.
+// judgeEnvs takes environments beyond the cap: first those without a device, of which there is nothing to take, then
+// those without a process, then the newest. The environments themselves stay, since they are people's shells.
 func (c *capOn) judgeEnvs() {
 	envs := c.envs(c.people...)
 	if int64(len(envs)) <= c.limit {

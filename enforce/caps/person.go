@@ -14,49 +14,49 @@ import (
 // person is what one user has on all hosts. A device counts once, however many environments are attached to it.
 type person struct {
 	user     snapshot.Username // an account
-	number   int               // differs from user to user
-	settings *enforce.Settings // nil for a user without caps, for whom nothing is counted
+	number   int               // unique
+	settings *enforce.Settings // nil for a user without caps, who isn't counted
 	envs     []*judging.EnvView
 	devices  []*personDevice   // by host
-	last     *judging.HostView // on which something of the user's was counted
+	last     *judging.HostView // the last host with something of the user
 }
 
-// Counting is what users have. It is an enforce.Counts.
+// Counting is what users have. It implements enforce.Counts.
 type Counting struct {
 	*judging.Judgement
 	byUser       map[snapshot.Username]*person // by account
 	inOrder      []*person                     // those with caps who have something
-	caps         []*policyCap                  // those with keys of their own, then those of the list
-	own, list    []*policyCap                  // the same
-	models       map[string]uint64             // the caps of the list that are about a model that somebody has
-	served       map[string]*wait              // waits that get what they lack, by their keys
+	caps         []*policyCap                  // own, then list
+	own, list    []*policyCap                  // those with their own keys, and those of the list
+	models       map[string]uint64             // bits of the caps of the list that cover a model
+	served       map[string]*wait              // waits that get what they lack, by key
 	reservations map[*judging.HostView][]*snapshot.Reservation
-	people       [][]*person // by the position of a host, who has something there, and caps
-	onHosts      []*person   // these lists, one after the other
+	people       [][]*person // with caps, by the position of a host where they have something
+	onHosts      []*person   // the array of these lists
 	waits        []*wait
-	ownReserved     map[*personDevice]bool // held within own reservations that run
+	ownReserved  map[*personDevice]bool // held within own running reservations
 	counted      map[countKey]*counted
 
-	// Of the host that is counted: the devices, also by placeOf, room for more, and the caps about GPUs of the host.
-	here  []*personDevice
-	at    map[int]*personDevice
-	devicePool  []personDevice
-	about uint64
+	// For the host being counted: its devices, also by deviceKey, their pool, and the bits of caps that cover the host.
+	here       []*personDevice
+	at         map[int]*personDevice
+	devicePool []personDevice
+	about      uint64
 	// The common arrays of the lists of devices: see judging.Append.
 	eids []snapshot.EnvID
 	uses []usage
 }
 
-// policyCap is a cap of the policy. Each of the list has a bit, of which there are enough for all.
+// policyCap is a cap of the policy. Each of the list has a bit: 64 are enough for all.
 type policyCap struct {
 	*enforce.Cap
 	rule    enforce.Rule // of its findings
 	bit     uint64
-	working *int64                                       // how many of its GPUs work, -1 while it waits for hosts; nil until it is asked for
+	working *int64                                       // working GPUs, or -1 while it waits for hosts; made on demand
 	gpus    map[*judging.HostView][]snapshot.DeviceIndex // see gpusOf
 }
 
-// New begins to count what the users with caps have.
+// New begins to count for users with caps.
 func New(j *judging.Judgement) *Counting {
 	c := &Counting{
 		Judgement: j, byUser: make(map[snapshot.Username]*person), models: make(map[string]uint64),
@@ -76,7 +76,7 @@ func New(j *judging.Judgement) *Counting {
 	return c
 }
 
-// of finds a user by the account, and asks the policy about one who is new.
+// of returns a user by account, and asks the policy about a new one.
 func (c *Counting) of(user snapshot.Username) *person {
 	if u := c.byUser[user]; u != nil {
 		return u
@@ -91,7 +91,7 @@ func (c *Counting) of(user snapshot.Username) *person {
 	return u
 }
 
-// Count counts what users have on a host, after the rules that come before the caps. An environment without a user name
+// Count counts what users have on a host, after the rules that come before caps. An environment without a user name
 // counts for no user; its processes count for their own.
 func (c *Counting) Count(h *judging.HostView) {
 	first := len(c.onHosts)
@@ -112,7 +112,7 @@ func (c *Counting) Count(h *judging.HostView) {
 		}
 	}
 	c.addUses(h)
-	for _, p := range h.More { // what isn't in the snapshot
+	for _, p := range h.More { // not in the snapshot
 		if user := c.Policy.Account(h.UserOf(p)); user != "" {
 			c.addUsesOf(c.of(user), h, nil, p)
 		}
@@ -128,7 +128,7 @@ func (c *Counting) addEnv(u *person, env *judging.EnvView) {
 		d := c.device(u, env.Host, a.Device)
 		d.Envs = judging.Append(d.Envs, env.Env.EID, &c.eids)
 		d.Capacity = sum(d.Capacity, a.GPUMemory, a.Device.TotalMemory)
-		// To the minute: hosts that are looked at for the first time are so one after the other.
+		// To the minute: several hosts are first looked at one after the other.
 		at := snapshot.DateOf(a.Began.UTC().Truncate(time.Minute))
 		if cmp.Or(at.Compare(d.Newest), a.Time.Compare(d.Written)) > 0 {
 			d.Newest, d.Written = at, a.Time
@@ -137,9 +137,9 @@ func (c *Counting) addEnv(u *person, env *judging.EnvView) {
 	}
 }
 
-// addUses counts the devices that the users' processes use in a registered environment, or claim to: else a user could
-// evade the caps by registering environments under another name. Processes of unknown environment count too, and never
-// end for it. Where hosts report no uids, as 1.4.3, only attachments count.
+// addUses counts devices that users' processes use in a registered environment, or claim to: otherwise a user could
+// evade the caps by registering environments under another name. Processes of unknown environment count, too, but don't
+// end for it. Hosts without uids, such as 1.4.3, count only attachments.
 func (c *Counting) addUses(h *judging.HostView) {
 	for i := range h.Snapshot.Processes {
 		p, env := &h.Snapshot.Processes[i], h.In[i]
@@ -160,7 +160,7 @@ func (c *Counting) addUses(h *judging.HostView) {
 	}
 }
 
-// addForeign adds a process of another user, or of root, in an environment: it ends with what is attached.
+// addForeign adds a process of another user, or of root, in an environment: it ends with the attachment.
 func (c *Counting) addForeign(owner *person, env *judging.EnvView, p *snapshot.Process) {
 	for _, a := range env.Attachments {
 		if d := c.at[deviceKey(owner.number, a.Device.Index)]; d != nil && p.Uses(d.Index) != nil {
@@ -169,7 +169,7 @@ func (c *Counting) addForeign(owner *person, env *judging.EnvView, p *snapshot.P
 	}
 }
 
-// addUsesOf counts what a process of the user uses, but not an unattached device whose processes end anyway.
+// addUsesOf counts the use by a process of the user, except of an unattached device whose processes end anyway.
 func (c *Counting) addUsesOf(u *person, h *judging.HostView, in *judging.EnvView, p *snapshot.Process) {
 	if u.settings == nil {
 		return
@@ -191,16 +191,16 @@ func (c *Counting) addUsesOf(u *person, h *judging.HostView, in *judging.EnvView
 				d.Newest, d.Written = start, snapshot.Date{}
 			}
 			fallthrough
-		case !p.EnvUnknown: // then device has noted it
+		case !p.EnvUnknown: // device has noted it otherwise
 			c.addProcess(u, d, in, p)
 		}
 	}
 }
 
-// addProcess adds a process, in an environment or in none, that ends when the user loses the device.
+// addProcess adds a process, with its environment or nil, that ends if the user loses the device.
 func (c *Counting) addProcess(u *person, d *personDevice, in *judging.EnvView, p *snapshot.Process) {
 	d.Uses = judging.Append(d.Uses, usage{Process: p, Attached: c.attached(u, in, d.Index)}, &c.uses)
-	if !p.StartedByUnknown() { // else any user may have started it
+	if !p.StartedByUnknown() { // otherwise any user may have started it
 		d.Used = sum(d.Used, p.Uses(d.Index).Memory, snapshot.Memory{})
 	}
 }
@@ -209,7 +209,7 @@ func (c *Counting) attached(u *person, env *judging.EnvView, index snapshot.Devi
 	return env != nil && env.Env.Username != "" && env.Person == u.user && env.Attached(index)
 }
 
-// begin begins to count what the user has on a host. One host is counted after the other.
+// begin begins to count a user on a host.
 func (c *Counting) begin(u *person, h *judging.HostView) {
 	if u.last == h {
 		return
@@ -221,8 +221,8 @@ func (c *Counting) begin(u *person, h *judging.HostView) {
 	c.onHosts = append(c.onHosts, u)
 }
 
-// device is a device that a user has on the host that is counted. It is idle if it has been so for as long as that rule
-// allows, whether or not the rule acts.
+// device returns a device that a user has on the host. It is idle after the time of the rule idle, whether or not that
+// rule acts.
 func (c *Counting) device(u *person, h *judging.HostView, device *snapshot.Device) *personDevice {
 	at := deviceKey(u.number, device.Index)
 	if d := c.at[at]; d != nil {
@@ -262,10 +262,10 @@ func (c *Counting) aboutModel(d *snapshot.Device) (caps uint64) {
 	return caps
 }
 
-// placeOf is the key of what somebody has of a device.
+// deviceKey is the key of a person's device on the host.
 func deviceKey(owner int, index snapshot.DeviceIndex) int { return owner<<32 | int(uint32(index)) }
 
-// findBusy finds the devices of the host that aren't idle, since a process there uses another GPU that isn't.
+// findBusy unmarks idle devices with a process that uses another GPU that isn't idle.
 func (c *Counting) findBusy() {
 	var busy []*personDevice
 	for _, d := range c.here {

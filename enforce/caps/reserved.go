@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	maxSkew   = time.Minute // how far the clock of a host may differ from this machine's without a note
-	lapseShown = time.Hour   // how long after its end the owner of a reservation that lapsed is told, once
+	maxSkew    = time.Minute // the tolerated difference between the clocks of a host and this machine
+	lapseShown = time.Hour   // how long the owner of a lapsed reservation is informed
 )
 
-// findBookings finds the reservations that run by the host's own clock, and those that start within the warning, sorted
-// by start. A host that doesn't report its clock has none.
+// findReservations finds, sorted by start, the reservations that run by the host's own clock or start within the
+// warning. A host that doesn't report its clock has none.
 func (c *Counting) findReservations() {
 	tooMany := c.tooMany()
 	for _, h := range c.Hosts {
@@ -37,7 +37,8 @@ func (c *Counting) findReservations() {
 					"has lapsed: none of its GPUs was attached or used for 30 minutes", "others may have them")
 			case !b.Holds(clock) || b.UID == 0:
 			case why != "":
-				c.informOwner(h, b, enforce.ReservedTooMany, "is one too many: "+why, "it doesn't count, and nothing is freed for it")
+				c.informOwner(h, b, enforce.ReservedTooMany, "is one too many: "+why,
+					"it doesn't count, and nothing is freed for it")
 			case !b.From.After(clock.Add(lead)):
 				c.reservations[h] = append(c.reservations[h], b)
 			}
@@ -47,7 +48,7 @@ func (c *Counting) findReservations() {
 				return cmp.Or(a.From.Compare(b.From), a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID))
 			})
 			if skew := clock.Sub(h.At).Round(time.Second); skew.Abs() > maxSkew {
-				// to the minute: the same note each time
+				// to the minute, so that the note stays the same
 				c.Note(h, "its clock differs from this machine's by about %s: its reservations are judged by its own",
 					text.FormatDuration(skew.Abs().Round(time.Minute)))
 			}
@@ -59,8 +60,8 @@ func (c *Counting) accountOf(b *snapshot.Reservation) snapshot.Username {
 	return c.Policy.Account(gpus.UserName(b.Username, &b.UID))
 }
 
-// tooMany are the reservations that a person may not have together with those made before, and why. Hosts refuse these,
-// but two hosts may have been asked at once. One that root made counts, and is never too many itself.
+// tooMany are the reservations that a person may not have besides earlier ones, and why. Hosts refuse these, but two
+// hosts may have been asked at once. Reservations by root count, and are never too many themselves.
 func (c *Counting) tooMany() map[*snapshot.Reservation]string {
 	of := make(map[snapshot.Username][]*snapshot.Reservation)
 	for _, h := range c.Hosts {
@@ -91,7 +92,7 @@ func (c *Counting) tooMany() map[*snapshot.Reservation]string {
 	return why
 }
 
-// tell adds a finding that informs the owner of a reservation, without an action.
+// informOwner adds a finding for the owner of a reservation, without an action.
 func (c *Counting) informOwner(h *judging.HostView, b *snapshot.Reservation, kind, what, follows string) {
 	uid := b.UID
 	c.Add(enforce.Finding{
@@ -103,9 +104,9 @@ func (c *Counting) informOwner(h *judging.HostView, b *snapshot.Reservation, kin
 	})
 }
 
-// heldWithin are the devices that the owners of reservations hold on a host, up to the number that they have reserved
-// for a time: see dearest.
-func (c *Counting) withinReservations(h *judging.HostView, list []*snapshot.Reservation, at time.Time) map[*personDevice]bool {
+// withinReservations are the devices that owners of reservations hold on a host, up to the reserved number.
+func (c *Counting) withinReservations(h *judging.HostView, list []*snapshot.Reservation, at time.Time,
+) map[*personDevice]bool {
 	reserved := make(map[snapshot.Username]int)
 	for _, b := range list {
 		if b.Runs(at) {
@@ -124,7 +125,7 @@ func (c *Counting) withinReservations(h *judging.HostView, list []*snapshot.Rese
 	return within
 }
 
-// isSparedOn reports whether somebody holds a device within a reservation of their own.
+// isOwnReserved reports whether somebody holds a device within their own reservation.
 func (c *capOn) isOwnReserved(d *personDevice) bool {
 	for other := range c.ownReserved {
 		if other.Device == d.Device {
@@ -134,15 +135,15 @@ func (c *capOn) isOwnReserved(d *personDevice) bool {
 	return false
 }
 
-// judgeReservations applies each reservation as a cap on its host, which all people share: it allows what this and the
+// judgeReservations applies each reservation as a cap on its host that all people share: the limit is what it and
 // earlier ones leave. For example, of 8 GPUs 2 are reserved from 9:00 and 4 more from 10:00: the first cap allows 6,
-// the second one 2. What owners hold within their reservations doesn't count.
+// the second one 2. Devices that owners hold within their reservations don't count.
 func (c *Counting) judgeReservations() {
 	for _, h := range c.Hosts {
 		list := c.reservations[h]
 		for i := range list {
 			if on, ok := c.reservationCap(h, list[:i+1]); ok {
-				// its warning runs even while people have no more than it allows
+				// the warning runs even while people don't exceed it
 				c.CountPresence(h, &enforce.Finding{}, *on.Warn, on.key())
 				on.judgeDevices()
 			}
@@ -151,7 +152,7 @@ func (c *Counting) judgeReservations() {
 	}
 }
 
-// leaves is the cap of the last of some reservations: what all of them leave to others when it begins.
+// reservationCap is the cap of the last of some reservations: what all of them leave to others when it begins.
 func (c *Counting) reservationCap(h *judging.HostView, list []*snapshot.Reservation) (on capOn, ok bool) {
 	last := list[len(list)-1]
 	begins := judging.Later(last.From, h.Clock())
@@ -160,10 +161,11 @@ func (c *Counting) reservationCap(h *judging.HostView, list []*snapshot.Reservat
 		Counting: c, host: h, known: true, forOthers: true,
 		limit: int64(leftToOthers(list, begins, h.Working())), ownReserved: c.withinReservations(h, list, begins),
 		policyCap: &policyCap{rule: enforce.RuleReservations, Cap: &enforce.Cap{
-			ID: last.ID, Name: reservationText(last, h), Kind: enforce.CapGPUs, Together: true, PerHost: true, Warn: &warn,
+			ID: last.ID, Name: reservationText(last, h), Kind: enforce.CapGPUs, Together: true, PerHost: true,
+			Warn: &warn,
 		}},
 	}
-	// A cancelled one may have had its ID, and the time of its warning.
+	// A cancelled reservation may have had this ID, and its time.
 	if acts := judging.Later(last.From, last.Made.Add(warn.For)); acts.After(h.Clock()) {
 		on.notBefore = h.At.Add(acts.Sub(h.Clock()))
 	}
@@ -175,8 +177,8 @@ func (c *Counting) reservationCap(h *judging.HostView, list []*snapshot.Reservat
 	return on, len(on.people) > 0
 }
 
-// leftBy is how many of the working GPUs of a host reservations leave at a time to those who have none: at most what is
-// left of the GPUs that the host had when the last of them was made.
+// leftToOthers is how many of a host's working GPUs reservations leave at a time: at most what they leave of the GPUs
+// that the host had when the last of them was made.
 func leftToOthers(list []*snapshot.Reservation, at time.Time, working int) int {
 	reserved, known, made := 0, working, time.Time{}
 	for _, b := range list {
@@ -189,13 +191,13 @@ func leftToOthers(list []*snapshot.Reservation, at time.Time, working int) int {
 	return min(working, max(0, known-reserved))
 }
 
-// says is who has reserved how much, and when, by the host's own clock.
+// reservationText says who has reserved how much, and when, by the host's own clock.
 func reservationText(b *snapshot.Reservation, h *judging.HostView) string {
 	return fmt.Sprintf("%s has reserved %s from %s to %s", gpus.ShownUser(gpus.UserName(b.Username, &b.UID)),
 		text.Plural(b.GPUs, "GPU"), snapshot.When(b.From.In(h.Zone)), snapshot.When(b.Until.In(h.Zone)))
 }
 
-// tellOfFailed tells owners if a host has too few working GPUs: the newest reservation lacks them first.
+// informOfFailed informs owners if a host has too few working GPUs: the newest reservation lacks them first.
 func (c *Counting) informOfFailed(h *judging.HostView, list []*snapshot.Reservation) {
 	byMade := func(a, b *snapshot.Reservation) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID)) }
 	list = slices.SortedFunc(slices.Values(list), byMade)
@@ -212,11 +214,11 @@ func (c *Counting) informOfFailed(h *judging.HostView, list []*snapshot.Reservat
 	}
 }
 
-// leftFor is how many of the working GPUs are left for a reservation of a list, sorted by when they were made, while it
-// runs: besides those that people may have who have reserved none, and those of reservations made before.
+// leftFor is how many working GPUs are left for a reservation while it runs, besides those of people without
+// reservations and of earlier reservations. The list is sorted by when they were made.
 func leftFor(list []*snapshot.Reservation, i, working int, now time.Time) int {
 	left, begins := working, judging.Later(list[i].From, now)
-	times := []time.Time{begins} // at which that may change
+	times := []time.Time{begins} // when that may change
 	for _, b := range list {
 		times = append(times, b.From, b.Until)
 	}
@@ -235,7 +237,7 @@ func leftFor(list []*snapshot.Reservation, i, working int, now time.Time) int {
 	return max(0, left)
 }
 
-// mayHaveBeside is how many GPUs somebody who waits may have on the host besides what others have reserved.
+// mayHaveUnreserved is how many GPUs a waiting person may have on the host besides reservations of others.
 func (c *Counting) mayHaveUnreserved(n *wait) int {
 	running := slices.DeleteFunc(slices.Clone(c.reservations[n.h]),
 		func(b *snapshot.Reservation) bool { return !b.Runs(n.h.Clock()) })
@@ -246,7 +248,7 @@ func (c *Counting) mayHaveUnreserved(n *wait) int {
 	if !ok {
 		return n.GPUs
 	}
-	own := 0 // GPUs that are reserved for the person, and not held yet
+	own := 0 // reserved for the person, and not held yet
 	for _, b := range running {
 		if c.accountOf(b) == n.user.user {
 			own += b.GPUs

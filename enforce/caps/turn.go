@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// compare says which of two devices goes first: of equal cost, one of the person with the most.
+// compare orders devices by cost, then by the devices that their owners have, then by age.
 func (c *choice) compare(d, other *personDevice) int {
 	return cmp.Or(cmp.Compare(d.cost, other.cost), cmp.Compare(fewest(c.most, other), fewest(c.most, d)),
 		newerFirst(d, other))
@@ -18,8 +18,7 @@ func newerFirst(d, other *personDevice) int {
 	return cmp.Or(other.Newest.Compare(d.Newest), other.Written.Compare(d.Written), byHost(d, other))
 }
 
-// fewest is how many devices the person with the fewest has, of those who have one of these: people don't lose one
-// because a person with more uses it, too.
+// fewest is the number of devices of the owner with the fewest: people don't lose one because a co-user has more.
 func fewest(has map[int]int, devices ...*personDevice) int {
 	least := math.MaxInt
 	for _, d := range devices {
@@ -30,14 +29,14 @@ func fewest(has map[int]int, devices ...*personDevice) int {
 	return least
 }
 
-// inTurn are devices of the same cost, the newest first. Of people who share a cap, the one with the most is first.
+// inTurn are devices of the same cost, the newest first. If people share a cap, the person with most is next.
 func (c *choice) inTurn(devices []*personDevice) iter.Seq[*personDevice] {
 	slices.SortFunc(devices, newerFirst)
 	if len(c.most) == 1 {
 		return slices.Values(devices)
 	}
 	return func(yield func(*personDevice) bool) {
-		left, most := make(map[string][]*personDevice), 0 // by whose they are
+		left, most := make(map[string][]*personDevice), 0 // by owners
 		for _, d := range devices {
 			owners := d.owners()
 			left[owners], most = append(left[owners], d), max(most, fewest(c.most, d))
@@ -62,7 +61,7 @@ func (d *personDevice) owners() string {
 	return fmt.Sprint(owners)
 }
 
-// withAsMany are the owners of devices who have so many, those with the newest first.
+// withAsMany are the owners with so many devices, those with the newest device first.
 func (c *choice) withAsMany(n int, left map[string][]*personDevice) (all []string) {
 	for owners, list := range left {
 		if len(list) > 0 && fewest(c.most, list[0]) == n {

@@ -18,8 +18,8 @@ type wait struct {
 	h    *judging.HostView
 	user *person
 	key  string                 // see WaitKey
-	free []snapshot.DeviceIndex // that it gets, or would get
-	// possible is how many GPUs it could have; all that it waits for, if it gets them.
+	free []snapshot.DeviceIndex // GPUs that it gets, or would get
+	// possible is how many GPUs it could have; equal to GPUs if it gets them.
 	possible int
 }
 
@@ -27,8 +27,8 @@ func (n *wait) gets() bool { return n.possible == n.GPUs }
 
 func (n *wait) lacks() int { return n.GPUs - len(n.free) }
 
-// judgeWaiting applies a cap that holds only as far as others wait. For each wait it takes all that it lacks on one
-// host, or nothing. Its time runs for the wait, whoever would lose.
+// judgeWaiting applies a cap with while. For each wait it takes all that the wait lacks on one host, or nothing. The
+// time runs for the wait, whoever would lose.
 func (c *Counting) judgeWaiting(listed *policyCap, each []*capOn) {
 	if len(each) == 0 {
 		return
@@ -86,7 +86,7 @@ func (c *Counting) firstDue(on *capOn) time.Time {
 	return first
 }
 
-// overBy are those of the caps that are exceeded at a time, with what may be taken by each.
+// overBy are the caps that are exceeded at a time, with what each may take.
 func overBy(each []*capOn, by time.Time) (over []*capOn) {
 	for _, on := range each {
 		if on.atMost() <= on.limit {
@@ -100,7 +100,7 @@ func overBy(each []*capOn, by time.Time) (over []*capOn) {
 	return over
 }
 
-// needs are what those lack for whom a cap holds, on each host on which they wait, in the order of the queues.
+// needs are the waits on each host that a cap takes for, in the order of the queues.
 func (c *Counting) needs(listed *policyCap, by time.Time) (needs []*wait) {
 	first := make(map[string]int)
 	for _, h := range c.Hosts {
@@ -118,7 +118,7 @@ func (c *Counting) needs(listed *policyCap, by time.Time) (needs []*wait) {
 				}
 				return gets
 			})
-			if c.mayBegin(n, user, may) { // else others pass
+			if c.mayBegin(n, user, may) { // otherwise others pass
 				free = left
 			}
 			switch {
@@ -143,8 +143,8 @@ func (c *Counting) needs(listed *policyCap, by time.Time) (needs []*wait) {
 	return needs
 }
 
-// mayBegin reports whether the command of a wait might begin, whoever else waits. may keeps what each person may have
-// on the host, which may have very many waits.
+// mayBegin reports whether the command of a wait might begin, whoever else waits. may caches what each person may have
+// on the host, which may have many waits.
 func (c *Counting) mayBegin(n *wait, user snapshot.Username, may map[snapshot.Username]int) bool {
 	most := len(n.h.Snapshot.Devices)
 	if n.Passed || n.GPUs > most {
@@ -168,7 +168,7 @@ func (n *wait) suits(index snapshot.DeviceIndex) bool {
 	return !kept || id == n.ID
 }
 
-// free are the GPUs of a host that nothing uses, or will use by a time.
+// free are the GPUs of a host that are unused, or will be at a time.
 func (c *Counting) free(h *judging.HostView, by time.Time) (free []snapshot.DeviceIndex) {
 	for i := range h.Snapshot.Devices {
 		d := &h.Snapshot.Devices[i]
@@ -179,7 +179,7 @@ func (c *Counting) free(h *judging.HostView, by time.Time) (free []snapshot.Devi
 	return free
 }
 
-// take has people lose what a wait lacks, if all of it may be taken, and finds how many GPUs the wait could have.
+// take takes what a wait lacks, if all of it may be taken, and finds how many GPUs the wait could have.
 func (c *Counting) take(over []*capOn, n *wait) {
 	of := make(map[*personDevice]*capOn)
 	var list []*personDevice
@@ -213,7 +213,7 @@ func (c *Counting) take(over []*capOn, n *wait) {
 	}
 }
 
-// loseFor adds the findings about what was chosen for a wait. They are acted on once all of them are due.
+// loseFor adds the findings about what was chosen for a wait. None is acted on before all are due.
 func (c *Counting) loseFor(n *wait, chosen []*personDevice, of map[*personDevice]*capOn) {
 	lost := make(map[*capOn][]*personDevice)
 	var losing []*capOn
@@ -251,7 +251,7 @@ func (c *Counting) loseFor(n *wait, chosen []*personDevice, of map[*personDevice
 	}
 }
 
-// canLose reports whether a device may be taken for somebody who has so many that the cap is about.
+// canLose reports whether a device may be taken for a waiter who has so many of the cap's GPUs.
 func (c *capOn) canLose(d *personDevice, waiter *person, has int) bool {
 	for _, part := range d.perOwner() {
 		i := slices.IndexFunc(c.people, func(u *person) bool { return u.number == part.Owner })
@@ -264,15 +264,15 @@ func (c *capOn) canLose(d *personDevice, waiter *person, has int) bool {
 
 func (c *capOn) countOf(u *person) int { return len(countable(c.devicesOf(u), time.Time{})) }
 
-// mayHave is how many GPUs a person who waits may have on the host by every cap, or by those that always hold: a host's
-// queue passes over people beyond these.
+// mayHave is how many GPUs a waiting person may have on the host by all caps or, without whileWaiting, by those without
+// while: beyond these a host's queue passes the person over.
 func (c *Counting) mayHave(n *wait, whileWaiting bool) int {
 	may := n.GPUs
 	if n.user.settings == nil { // exempt
 		return may
 	}
 	for _, listed := range c.caps {
-		if listed.Resting || listed.Waiting != nil && !whileWaiting ||
+		if listed.Inactive || listed.Waiting != nil && !whileWaiting ||
 			listed.Member(n.user.user) == enforce.NotMember || !listed.OnHost(n.h.Name, n.h.Labels) ||
 			listed.Kind != enforce.CapGPUs && listed.Kind != enforce.CapHours || !n.wants(listed) {
 			continue
@@ -300,7 +300,7 @@ func (c *Counting) mayHave(n *wait, whileWaiting bool) int {
 	return max(min(may, c.mayHaveUnreserved(n)), 0)
 }
 
-// promised is how many GPUs other waits get that a cap counts with those of a wait.
+// promised is how many GPUs other waits get that count for the same cap.
 func (c *Counting) promised(n *wait, by *capOn) (count int) {
 	for key, other := range c.served {
 		together := by.Together && other.user != nil && by.Member(other.user.user) == enforce.Member
@@ -317,7 +317,7 @@ func (c *Counting) promised(n *wait, by *capOn) (count int) {
 	return count
 }
 
-// wants reports whether a wait may get GPUs that a cap is about.
+// wants reports whether a wait may get GPUs that a cap covers.
 func (n *wait) wants(listed *policyCap) bool {
 	return slices.ContainsFunc(n.h.Snapshot.Devices, func(d snapshot.Device) bool {
 		return n.suits(d.Index) && listed.IsAboutModel(enforce.ModelOf(&d))

@@ -1,7 +1,7 @@
-// Package judging has a Judgement: what a call of rules.Judge was given, what it found so far, and what the rules see
-// of each host (HostView, EnvView). It answers what rules and caps ask alike: which environment a process is in, who
-// has a GPU since when and how sure that is, how long a finding has been there and when it is due. It drafts the hosts'
-// orders, and applies no rule.
+// Package judging has a Judgement: the arguments of a call of rules.Judge, its findings so far, and the view of each
+// host (HostView, EnvView). It answers the questions that rules and caps share: which environment a process is in, who
+// has a GPU since when and how certain that is, how long a finding has been present and when it is due. It drafts the
+// hosts' orders, and applies no rule.
 //
 //	j := judging.New(policy, cluster, memory, now)
 //	for _, h := range j.Hosts {

@@ -10,30 +10,29 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// EnvView is a registered environment with its processes and attachments.
 type EnvView struct {
 	Env         *snapshot.Environment
 	Host        *HostView
-	Began       time.Time         // since when it counts
+	Began       time.Time         // its age counts from then
 	Settings    *enforce.Settings // of its user here
-	Person      snapshot.Username // who has what is attached to it
+	Person      snapshot.Username // whose use of GPUs it is
 	Processes   []*snapshot.Process
 	Attachments []Attachment
 
-	exempt  bool
-	exemptUse map[snapshot.DeviceIndex]Certainty // by exempt processes: see ExemptUse
-	// drawnOn is by processes that draw on a screen: the device is in use, and rules judge what is attached.
+	exempt    bool
+	exemptUse map[snapshot.DeviceIndex]Certainty // use by exempt processes: see ExemptUse
+	// desktopUse is by processes that draw on a screen. The device is in use, and rules still judge its attachments.
 	desktopUse map[snapshot.DeviceIndex]Certainty
 }
 
-// Attachment is an attachment together with its device.
+// Attachment is an attachment with its device.
 type Attachment struct {
 	*snapshot.Attachment
 	Device *snapshot.Device
-	Began  time.Time // since when it counts
+	Began  time.Time // its age counts from then
 }
 
-// UID is the owner of the environment, unless its state file is in doubt.
+// UID is the owner of the environment; nil if its state file is contradictory.
 func (v *EnvView) UID() *snapshot.UID {
 	if v.Env.OwnerMismatch {
 		return nil
@@ -41,15 +40,16 @@ func (v *EnvView) UID() *snapshot.UID {
 	return &v.Env.UID
 }
 
-// Attached reports whether there is an attachment to a device.
+// Attached reports whether the environment is attached to a device.
 func (v *EnvView) Attached(index snapshot.DeviceIndex) bool {
 	return slices.ContainsFunc(v.Attachments, func(a Attachment) bool { return a.Device.Index == index })
 }
 
-// ExemptUse is what exempt processes of the environment prove about a device's use. No cap takes that.
+// ExemptUse is what exempt processes of the environment prove about the use of a device. No cap takes a device with
+// such use.
 func (v *EnvView) ExemptUse(index snapshot.DeviceIndex) Certainty { return v.exemptUse[index] }
 
-// with adds what a process proves about the use of devices: least, or more.
+// with adds the devices of a process, with at least the certainty least.
 func (v *EnvView) with(uses map[snapshot.DeviceIndex]Certainty, p *snapshot.Process, least Certainty,
 ) map[snapshot.DeviceIndex]Certainty {
 	if uses == nil {
@@ -72,18 +72,17 @@ func (v *EnvView) On(index snapshot.DeviceIndex) iter.Seq[*snapshot.Process] {
 	}
 }
 
-// Certainty is how sure it is that a user uses a device.
+// Certainty is how certain it is that a user uses a device.
 type Certainty int8
 
-// The degrees, the weakest first.
+// The certainties, the weakest first.
 const (
 	Unused   Certainty = iota
-	Reported           // by root's or an unproved container's process in the environment, or without a uid
+	Reported           // by a process of root, of an unproved container, or without a uid
 	Proven             // by a process of the user's uid
 )
 
-// UseBy says what a process that uses a device proves about its use by the owner of the environment that the process is
-// in, or may be in.
+// UseBy says what a process on a device proves about its use by the owner of the process's environment.
 func UseBy(owner snapshot.UID, p *snapshot.Process) Certainty {
 	switch {
 	case p.UID == nil || *p.CountsForUID() == 0:
@@ -94,7 +93,7 @@ func UseBy(owner snapshot.UID, p *snapshot.Process) Certainty {
 	return Unused
 }
 
-// Cost is what losing the devices costs the user: 0 without any, 1 without processes, more the better use is proven.
+// Cost is what the user loses with the devices: 0 for none, 1 without processes, more for better proven use.
 func (v *EnvView) Cost() int8 {
 	if len(v.Attachments) == 0 {
 		return 0
@@ -106,7 +105,8 @@ func (v *EnvView) Cost() int8 {
 	return 1 + int8(most)
 }
 
-// Used is how many bytes the processes on a device use together, and for how many the driver reports no figure.
+// Used is how many bytes the processes on a device use together, and for how many processes the driver reports no
+// figure.
 func (v *EnvView) Used(index snapshot.DeviceIndex) (used int64, unknown int) {
 	for p := range v.On(index) {
 		if u := p.Uses(index); u.Memory.Known() {
@@ -118,18 +118,18 @@ func (v *EnvView) Used(index snapshot.DeviceIndex) (used int64, unknown int) {
 	return used, unknown
 }
 
-// Excess is what processes of an environment use of a device beyond its capacity.
+// Excess is what processes of an environment use beyond its capacity on a device.
 type Excess struct {
 	Used   int64               // in bytes
-	Ending []*snapshot.Process // for it; empty if there is no excess
+	Ending []*snapshot.Process // to end for it; empty without an excess
 }
 
-// Relieve chooses the processes on a device that end so that the others use at most capacity bytes together. Pending
-// ones, which end anyway or can't be ended, are among them, and no others end in their place. Those of which the driver
-// reports no figure never end.
+// Relieve chooses the processes on a device that have to end so that the others use at most capacity bytes together. It
+// includes those for which gone is true, which end anyway or can't be ended: no others end in their place. Processes
+// without a figure of the driver never end.
 //
-// Any user may start a container for an environment of another one. So processes without a proved user end for the
-// excess of all together, and proved ones only for the excess of proved ones.
+// Any user may start a container for another user's environment. So processes without a proved user end for the excess
+// of all together, and proved ones only for the excess of proved ones.
 func (v *EnvView) Relieve(index snapshot.DeviceIndex, capacity int64, pending func(*snapshot.Process) bool) (
 	proved, unproved Excess,
 ) {
@@ -152,7 +152,7 @@ func (v *EnvView) Relieve(index snapshot.DeviceIndex, capacity int64, pending fu
 	return proved, unproved
 }
 
-// Container is the container in which all processes are that end; empty if they are in none, or in several.
+// Container is the container of all ending processes; empty for none or several.
 func (e Excess) Container() (id string, info *snapshot.ContainerInfo) {
 	for i, p := range e.Ending {
 		if i > 0 && p.Container != id {
@@ -161,13 +161,13 @@ func (e Excess) Container() (id string, info *snapshot.ContainerInfo) {
 		id, info = p.Container, p.ContainerInfo.WithoutLabels()
 	}
 	if info != nil {
-		info.Init = false // that is about one process
+		info.Init = false // which is about one process
 	}
 	return id, info
 }
 
-// free chooses processes that free excess bytes together; pending ones count as freed. Then goes the smallest process
-// that alone frees enough; while none does, the largest. Ties go to the higher PID, most often the younger.
+// free chooses processes that free excess bytes together, after those that are gone. The smallest process that alone
+// frees the rest goes next; without one, the largest. Ties go to the higher PID, most often the younger process.
 func free(processes []*snapshot.Process, bytes func(*snapshot.Process) int64, excess int64,
 	pending func(*snapshot.Process) bool,
 ) (ended []*snapshot.Process) {

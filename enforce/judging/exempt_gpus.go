@@ -7,7 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// keepExemptGPUs keeps those of hosts without a snapshot, until their entries change.
+// keepExemptGPUs keeps the entries of hosts without a snapshot until the policy changes.
 func (j *Judgement) keepExemptGPUs() {
 	for host, list := range j.Before.ExemptGPUs {
 		if j.ByName[host] != nil {
@@ -23,14 +23,15 @@ func (j *Judgement) keepExemptGPUs() {
 	}
 }
 
-// exemptByIndex are the devices that the policy exempts by an index: all, until it is known which ones these are.
+// exemptByIndex are the devices that the policy exempts by index: all devices until it is known which GPU an index
+// means.
 func (h *HostView) exemptByIndex() map[snapshot.DeviceIndex]bool {
 	entries, devices := h.j.Policy.ExemptIndices(h.Name), h.Snapshot.Devices
 	if len(entries) == 0 {
 		return nil
 	}
 	exempt := make(map[snapshot.DeviceIndex]bool)
-	old := !slices.ContainsFunc(devices, func(d snapshot.Device) bool { return d.UUID != "" }) // genv 1.4.3 says none
+	old := !slices.ContainsFunc(devices, func(d snapshot.Device) bool { return d.UUID != "" }) // 1.4.3 has none
 	for _, e := range entries {
 		known := slices.IndexFunc(h.j.Before.ExemptGPUs[h.Name], func(k enforce.ExemptGPU) bool {
 			return k.Index == e.Index && k.Entry == e.Entry
@@ -41,7 +42,7 @@ func (h *HostView) exemptByIndex() map[snapshot.DeviceIndex]bool {
 		case old:
 			exempt[e.Index] = true
 			continue
-		default: // unless that is in doubt
+		default: // ambiguous UUIDs don't count
 			if d := h.Snapshot.Device(e.Index); d != nil && uuidIn(devices, d.UUID) == 1 {
 				e.UUID = d.UUID
 			}

@@ -9,49 +9,49 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// HostView is what the rules see of a host: its snapshot without what is exempt, the indices that they need, and the
-// draft of its order. A host may list many thousand environments: what rules ask often is found without scanning.
+// HostView is what the rules see of a host: its snapshot without exempt parts, indices for fast lookup, since a host
+// may list thousands of environments, and the draft of its order.
 type HostView struct {
 	order.Draft
 	j        *Judgement
 	Name     snapshot.Hostname
 	Position int           // in the cluster
-	At       time.Time     // when it was asked: all ages are as of then
-	silence  time.Duration // for how long it didn't answer before
-	unasked   time.Duration // for how long it wasn't asked before that: see Judgement.pause
-	IsNew    bool          // it came at this event: see snapshot.Host
-	Acted    bool          // the outcome of an order came since it was asked for
-	fresh    bool          // something may be done by this look
-	advances bool          // it is the first look of its round
+	At       time.Time     // when it was asked; ages are as of then
+	silence  time.Duration // how long it didn't answer before
+	unasked  time.Duration // how long it wasn't asked before that: see Judgement.pause
+	IsNew    bool          // its snapshot is from this event: see snapshot.Host
+	Acted    bool          // an order ended after it was asked
+	fresh    bool          // the snapshot may be acted on
+	advances bool          // the snapshot is the first of its round
 	Labels   map[string]string
 	Snapshot *snapshot.Snapshot
 	Settings *enforce.Settings // of the host, for all users
 	Zone     *time.Location
 	byUser   map[snapshot.Username]*enforce.Settings
-	InOrder  []*EnvView // as the host listed them, without those that are exempt
-	In       []*EnvView // of each process the environment that it is in
+	InOrder  []*EnvView // in the host's order, without exempt ones
+	In       []*EnvView // the environment of each process
 	Envs     map[snapshot.EnvID]*EnvView
 	Exempt   map[snapshot.PID]bool           // no rule may touch these processes
 	Kept     map[snapshot.DeviceIndex]string // see KeptGPUs
-	// exemptDevices are those that an operator exempted, that have failed, or that people can't attach.
+	// exemptDevices are exempt by the policy, failed, or not attachable.
 	exemptDevices map[snapshot.DeviceIndex]bool
 	Devices       map[snapshot.DeviceIndex]*snapshot.Device // the others
-	// GpusByModel are how many GPUs work and aren't exempt, whatever is attached to them; "" is an unknown model.
+	// GpusByModel counts the working GPUs that aren't exempt; "" is an unknown model.
 	GpusByModel map[string]int
-	UnknownOn   map[snapshot.DeviceIndex][]*snapshot.Process // processes of unknown environment on a device
+	UnknownOn   map[snapshot.DeviceIndex][]*snapshot.Process // processes of unknown environment
 	users       map[snapshot.DeviceIndex][]*snapshot.Process // see UsersOf
-	More        []*snapshot.Process                          // for each account with what isn't in the snapshot
-	instanceOn  map[snapshot.GPUUUID]snapshot.DeviceIndex    // the devices of MIG instances, once they were asked for
-	notes       int                                          // how many there are
-	LastLook    time.Time                                    // when the last one judged was asked for, or zero
-	// Uses say since when people have had its devices, even those that they lack for a short time. It is shared.
-	Uses      map[enforce.UseKey]enforce.Use
-	MostIdle  time.Duration            // how long one of these has been idle, the longest; negative if none is
-	idleDetached  []snapshot.AttachmentKey // of the memory, what is on this host
-	tried []snapshot.ProcessKey
+	More        []*snapshot.Process                          // for each account with processes missing in the snapshot
+	instanceOn  map[snapshot.GPUUUID]snapshot.DeviceIndex    // devices of MIG instances; filled on demand
+	notes       int                                          // number of notes
+	LastLook    time.Time                                    // when the last judged snapshot was asked for, or zero
+	// Uses are the times since when people have its devices, including short gaps. The map is shared.
+	Uses         map[enforce.UseKey]enforce.Use
+	MostIdle     time.Duration            // the longest IdleFor of Uses; negative for none
+	idleDetached []snapshot.AttachmentKey // of this host
+	tried        []snapshot.ProcessKey    // processes that earlier orders were to end
 }
 
-// Working is how many GPUs work and are judged.
+// Working counts the working GPUs that are judged.
 func (h *HostView) Working() (n int) {
 	for _, d := range h.Devices {
 		if d.Works() {
@@ -61,7 +61,7 @@ func (h *HostView) Working() (n int) {
 	return n
 }
 
-// Ask asks the policy about a user on this host, once a cycle.
+// SettingsOf asks the policy about a user on this host, once a cycle.
 func (h *HostView) SettingsOf(user snapshot.Username) *enforce.Settings {
 	s := h.byUser[user]
 	if s == nil {
@@ -71,7 +71,7 @@ func (h *HostView) SettingsOf(user snapshot.Username) *enforce.Settings {
 	return s
 }
 
-// Put sets a value of a map, which is made if it is nil: most hosts need none.
+// Put sets a value of a map, and makes the map on demand: most hosts need none.
 func Put[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
 		*m = make(map[K]V)
@@ -79,7 +79,7 @@ func Put[K comparable, V any](m *map[K]V, key K, value V) {
 	(*m)[key] = value
 }
 
-// Append appends to one of very many lists. A new one has its first item in a common array: most have no second one.
+// Append appends to one of very many lists. Their first items share the array common: most lists have only one.
 func Append[T any](list []T, item T, common *[]T) []T {
 	if list != nil {
 		return append(list, item)
@@ -100,13 +100,13 @@ func (h *HostView) DeviceKey(index snapshot.DeviceIndex) string {
 	return index.String()
 }
 
-// Stuck reports whether a process can't be ended.
+// Stuck reports whether a process can't be ended now.
 func (h *HostView) Stuck(p *snapshot.Process) bool {
 	_, stuck := h.stuckReason(p)
 	return stuck
 }
 
-// See fills in the view of a host.
+// Fill fills the view of a host.
 func (j *Judgement) Fill(h *HostView) {
 	s := h.Snapshot
 	h.In = make([]*EnvView, len(s.Processes))
@@ -178,7 +178,7 @@ func (h *HostView) addProcesses() {
 			if Put(&h.Exempt, p.PID, true); env != nil {
 				env.exemptUse = env.with(env.exemptUse, p, Reported)
 			}
-		case p.NodeMissing: // what is attached is judged as without it
+		case p.NodeMissing: // its attachments are judged as without it
 			Put(&h.Exempt, p.PID, true)
 		case draws: // on a desktop
 			if Put(&h.Exempt, p.PID, true); env != nil {
@@ -192,7 +192,7 @@ func (h *HostView) addProcesses() {
 	}
 }
 
-// addMore adds what accounts have that isn't in the snapshot, as a process of unknown environment on its GPUs.
+// addMore adds a process of unknown environment for each account with processes missing in the snapshot.
 func (h *HostView) addMore() {
 	for i := range h.Snapshot.More {
 		more := &h.Snapshot.More[i]
@@ -211,24 +211,25 @@ func (h *HostView) addUnknown(p *snapshot.Process) {
 	}
 }
 
-// ignoresAllUses reports whether no rule is about any use of a process. One judged use is enough to judge it.
+// ignoresAllUses reports whether no rule judges any use of a process. One judged use is enough to judge it.
 func (h *HostView) ignoresAllUses(p *snapshot.Process) bool {
 	return len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage,
 		func(u snapshot.DeviceUsage) bool { return !h.IgnoresUse(u) })
 }
 
-// IgnoresUse reports whether no rule is about a use of a device: it is exempt, or a desktop draws there or may.
+// IgnoresUse reports whether no rule judges a use of a device: the device is exempt, or a desktop draws or may draw
+// there.
 func (h *HostView) IgnoresUse(u snapshot.DeviceUsage) bool {
 	draws := !h.Settings.JudgeGraphics && (h.Snapshot.TypeUnknown(u) || h.Snapshot.OfDesktop(u))
 	return draws || h.exemptDevices[u.Index]
 }
 
-// WaitKey is what a wait is known by on all its hosts. Its ID alone is public: others can choose the same.
+// WaitKey identifies a wait on all its hosts. Its ID alone is public, and others can choose the same.
 func (j *Judgement) WaitKey(w *snapshot.Wait) string {
 	return string(j.Policy.Account(w.Username)) + "/" + w.ID
 }
 
-// TakenFor is what was taken for a wait lately, unless it let that pass.
+// TakenFor is what was recently taken for a wait, unless the wait declined it.
 func (j *Judgement) TakenFor(w *snapshot.Wait) (taken enforce.Taken, known bool) {
 	if !w.Passed {
 		taken, known = j.Next.TakenFor[j.WaitKey(w)]
@@ -236,7 +237,7 @@ func (j *Judgement) TakenFor(w *snapshot.Wait) (taken enforce.Taken, known bool)
 	return taken, known
 }
 
-// KeptGPUs are the GPUs that are kept for a wait alone, with its ID; "" for several. They are found once.
+// KeptGPUs are the GPUs that are kept for a wait, with its ID; "" for several waits. They are found once.
 func (h *HostView) KeptGPUs() map[snapshot.DeviceIndex]string {
 	if h.Kept != nil {
 		return h.Kept
@@ -259,7 +260,7 @@ func (h *HostView) KeptGPUs() map[snapshot.DeviceIndex]string {
 	return h.Kept
 }
 
-// UsersOf are the processes on a device, without protected daemons and what draws for a desktop.
+// UsersOf are the processes on a device, without protected daemons and processes that draw for a desktop.
 func (h *HostView) UsersOf(index snapshot.DeviceIndex) []*snapshot.Process {
 	if h.users != nil {
 		return h.users[index]
@@ -281,7 +282,7 @@ func (h *HostView) UsersOf(index snapshot.DeviceIndex) []*snapshot.Process {
 	return h.users[index]
 }
 
-// Clock is what the host's own clock said when it was asked.
+// Clock is the host's own clock when it was asked.
 func (h *HostView) Clock() time.Time {
 	clock, _ := h.Snapshot.Clock(h.At)
 	return clock

@@ -13,22 +13,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Judgement is a call of Judge: what it was given, and what it found so far.
+// Judgement is a call of Judge: its arguments, and the result so far.
 type Judgement struct {
 	Policy      enforce.Policy
 	Fleet       enforce.Fleet // of the policy
 	Before      enforce.Memory
 	Now         time.Time
 	Hosts       []*HostView                     // that answered, in the order of the cluster
-	Missing     []snapshot.Hostname             // that did not
-	Cluster     []snapshot.Host                 // all, with their labels
-	ExemptHosts []bool                          // of the cluster
-	ByName      map[snapshot.Hostname]*HostView // all hosts of the cluster; nil for those that did not answer
+	Missing     []snapshot.Hostname             // that didn't
+	Cluster     []snapshot.Host                 // all, with labels
+	ExemptHosts []bool                          // for each of Cluster
+	ByName      map[snapshot.Hostname]*HostView // nil for hosts that didn't answer
 	// Unanswered are hosts that have neither answered nor failed since this controller began.
 	Unanswered map[snapshot.Hostname]bool
-	advances   bool // a snapshot is the first one of a new round
-	// uses are what is used on the host that is seen, by their places in the list, and Holders what keeps that in use.
-	// They are emptied for each host.
+	advances   bool // a snapshot is the first of a new round
+	// uses are the uses on the host that is being judged, useAt their positions, and Holders the processes that keep
+	// its devices in use. They are reset for each host.
 	uses    []currentUse
 	useAt   map[enforce.UseKey]int
 	Holders []Holder
@@ -37,12 +37,12 @@ type Judgement struct {
 	attachments []Attachment
 	processes   []*snapshot.Process
 
-	Next         enforce.Memory             // starts with what is still valid of Before
-	enforce.Plan                            // what was found so far
-	Ask          map[snapshot.Hostname]bool // hosts to ask before something is done
+	Next         enforce.Memory             // starts with the still valid part of Before
+	enforce.Plan                            // the result so far
+	Ask          map[snapshot.Hostname]bool // hosts to ask before acting
 }
 
-// New begins a judgement of a cluster at a moment.
+// New begins a judgement of a cluster at a time.
 func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory, now time.Time) *Judgement {
 	j := &Judgement{
 		Policy: policy, Fleet: policy.Fleet(), Cluster: cluster.Hosts, Now: now,
@@ -59,7 +59,7 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 		j.ByName[h.Name] = nil
 		_, j.ExemptHosts[i] = policy.Exempt(enforce.Subject{Host: h.Name})
 		switch {
-		case j.ExemptHosts[i]: // whether it answered doesn't matter
+		case j.ExemptHosts[i]: // its answer doesn't matter
 		case h.Err == nil && h.Snapshot == nil:
 			j.Unanswered[h.Name] = true
 		case h.Err != nil:
@@ -89,15 +89,15 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 	return j
 }
 
-// setTime sets when the host was asked, and for how long it didn't answer before. A snapshot is fresh in the first
-// cycle that judges it and for enforce.FreshFor, unless the outcome of an order came since.
+// setTime sets when the host was asked, and how long it didn't answer before. A snapshot is fresh in the first cycle
+// that judges it and for enforce.FreshFor, unless an order ended since.
 func (h *HostView) setTime(host *snapshot.Host, known enforce.KnownHost, now time.Time) {
 	h.At, h.advances, h.LastLook = host.AskedAt, host.Round == 0 || host.Round != known.Round, known.Looked
 	if h.At.IsZero() {
 		h.At = now
 	}
 	if h.LastLook.IsZero() && known.Answered && known.Lost == "" {
-		h.LastLook = h.j.Before.Time // as earlier versions kept it
+		h.LastLook = h.j.Before.Time // of a memory of earlier versions
 	}
 	lost := cmp.Or(known.LostAt, h.At)
 	h.silence, h.unasked = max(0, h.At.Sub(lost)), h.j.pause(known.Looked, lost)
@@ -106,8 +106,8 @@ func (h *HostView) setTime(host *snapshot.Host, known enforce.KnownHost, now tim
 	h.fresh = (h.IsNew || now.Sub(h.At) <= enforce.FreshFor) && !h.Acted
 }
 
-// pause is how much longer than three intervals, and than a minute, it takes to the next look, as when the controller
-// was off or its record full: what was there before may have ended in between.
+// pause is how much longer than three intervals, and than a minute, no look took place, for example because the
+// controller was off or its record full. Whatever was there before may have ended in between.
 func (j *Judgement) pause(last, next time.Time) time.Duration {
 	if j.Fleet.Interval == 0 || last.IsZero() {
 		return 0
@@ -115,7 +115,7 @@ func (j *Judgement) pause(last, next time.Time) time.Duration {
 	return max(0, next.Sub(last)-max(time.Minute, 3*j.Fleet.Interval))
 }
 
-// markUnderWay notes the orders that hosts still carry out, or that ended after their snapshots were asked for.
+// markUnderWay adds the orders to the hosts that still carry them out, or whose snapshots don't show their end yet.
 func (j *Judgement) markUnderWay() {
 	for i := range j.Before.JustEnded {
 		o := &j.Before.JustEnded[i]
@@ -136,21 +136,21 @@ func (j *Judgement) markUnderWay() {
 	}
 }
 
-// Clock is a warning, with at least one key that measures it. A key names what must be there without a break: a
-// process; or user, host and device. The key that is due first counts: restarting a process doesn't reset the time.
+// Warning is a warning with at least one key that measures its time. A key names something that is present without a
+// break: a process; or a user, host and device. The key that is due first counts, so restarting a process doesn't reset
+// the time.
 type Warning struct {
 	warn enforce.Warn
 	keys []string
 }
 
-// NewClock is a clock with at least one key.
 func NewWarning(warn enforce.Warn, keys ...string) Warning { return Warning{warn, keys} }
 
-// CheckDue sets Since of a finding, and reports whether to act on it: the warning of a clock was over when the host was
-// asked for its snapshot, which is fresh. If it is over only now, or the snapshot is old, the finding is Deferred: the
-// host is asked again first. The host is nil for a finding about several. The caller adds the finding next.
+// CheckDue sets the times of a finding, and reports whether to act on it: one of its warnings was over when the host
+// was asked for its snapshot, which is fresh. If one is over only now, or the snapshot is old, the finding is Deferred:
+// the host is asked again first. h is nil for a finding about several hosts. The caller adds the finding afterwards.
 func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Warning) (due bool) {
-	over := false // whether a warning is over now; due is whether one was over at the host's snapshot
+	over := false // at Now; due is for the time of the host's snapshot
 	for i, c := range clocks {
 		p := firstDue(c, func(key string) enforce.Presence { return j.CountPresence(h, f, c.warn, key) })
 		isDue, at := p.Due(c.warn, j.At(h))
@@ -170,7 +170,7 @@ func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Warning)
 	return due
 }
 
-// firstDue is the presence of the keys of a clock that is due first.
+// firstDue returns the presence of the key that is due first.
 func firstDue(c Warning, of func(key string) enforce.Presence) (first enforce.Presence) {
 	for i, key := range c.keys {
 		p := of(key)
@@ -182,7 +182,7 @@ func firstDue(c Warning, of func(key string) enforce.Presence) (first enforce.Pr
 	return first
 }
 
-// At is when a host was asked for its snapshot; without one, for findings about several, it is now.
+// At is when a host was asked for its snapshot; now for nil.
 func (j *Judgement) At(h *HostView) time.Time {
 	if h == nil {
 		return j.Now
@@ -190,8 +190,8 @@ func (j *Judgement) At(h *HostView) time.Time {
 	return h.At
 }
 
-// DueAt is the earliest time at which a finding with these keys is due; zero for now. Rules don't warn of processes and
-// attachments that end before that anyway.
+// DueAt is when a finding with these keys is due at the earliest; zero for now. Rules don't warn of processes and
+// attachments that end anyway before that.
 func (j *Judgement) DueAt(h *HostView, warn enforce.Warn, keys ...string) time.Time {
 	p := firstDue(NewWarning(warn, keys...), func(key string) enforce.Presence { return j.Presence(h, key) })
 	due, at := p.Due(warn, j.At(h))
@@ -201,7 +201,6 @@ func (j *Judgement) DueAt(h *HostView, warn enforce.Warn, keys ...string) time.T
 	return Later(at, j.Now)
 }
 
-// Later is the later of two times.
 func Later(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b
@@ -209,7 +208,7 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
-// CountPresence counts a key of a finding once in this cycle, and returns its presence.
+// CountPresence notes a key of a finding as present, and returns its presence.
 func (j *Judgement) CountPresence(h *HostView, f *enforce.Finding, warn enforce.Warn, key string) enforce.Presence {
 	p := j.Presence(h, key)
 	p.Warn, p.Hosts = warn.OrLonger(p.Warn), f.CountedOn
@@ -217,7 +216,7 @@ func (j *Judgement) CountPresence(h *HostView, f *enforce.Finding, warn enforce.
 	return p
 }
 
-// Presence returns the presence of a key as of this cycle, without noting it.
+// Presence returns the presence of a key in this cycle, without noting it.
 func (j *Judgement) Presence(h *HostView, key string) enforce.Presence {
 	if p, counted := j.Next.Present[key]; counted {
 		return p
@@ -239,9 +238,9 @@ func (j *Judgement) Presence(h *HostView, key string) enforce.Presence {
 	return p
 }
 
-// remembered returns a presence from the last cycle, and whether a new round began since. Since and Gone move by the
-// time in which its host didn't answer or wasn't asked; those of several hosts by a pause of the controller and, while
-// it is gone, by the longest silence of one.
+// remembered returns a presence of the last cycle, and whether a new round began since. It adds the time for which the
+// host didn't answer or wasn't asked to Since and Gone: for several hosts a pause of the controller and, while it is
+// gone, the longest silence of a host.
 func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, advances bool) {
 	p = j.Before.Present[key]
 	silence, advances := j.pause(j.Before.Time, j.Now), j.advances
@@ -253,7 +252,7 @@ func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, adv
 			silence = max(silence, on.silence)
 		}
 	}
-	if !p.Gone.IsZero() { // it moved by some of that before, if hosts were silent at the same time, or in a pause
+	if !p.Gone.IsZero() { // it was already moved by a silence of hosts at the same time, or in a pause
 		silence = max(0, min(silence, j.At(h).Sub(p.Gone)))
 	}
 	for _, at := range []*time.Time{&p.Since, &p.Gone} {
@@ -264,8 +263,8 @@ func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, adv
 	return p, advances
 }
 
-// isOfProcess says whether a key is about one process. There may be very many: such a key goes with its process, and
-// the key of the user keeps the time.
+// isOfProcess reports whether a key is about one process. There may be very many, so such a key is dropped with its
+// process, and the key of the user keeps the time.
 func isOfProcess(key string) bool {
 	rule, rest, _ := strings.Cut(key, "/")
 	parts := strings.Split(rest, "/")
@@ -276,8 +275,7 @@ func isOfProcess(key string) bool {
 	return err == nil
 }
 
-// KeepAbsent keeps the presences that have been absent for less than an eighth of their warning, and those that may be
-// on a host that doesn't answer.
+// KeepAbsent keeps presences with a gap of less than an eighth of their warning, and those on hosts that don't answer.
 func (j *Judgement) KeepAbsent() {
 	silent := func(name snapshot.Hostname) bool {
 		h, inFleet := j.ByName[name]
@@ -309,13 +307,12 @@ func (j *Judgement) KeepAbsent() {
 	}
 }
 
-// Add adds a finding.
 func (j *Judgement) Add(f enforce.Finding) { j.Findings = append(j.Findings, f) }
 
-// maxNotes is how many notes there are about one host, which may make things up to fill the screen.
+// maxNotes limits the notes about a host, which may make things up to fill the screen.
 const maxNotes = 256
 
-// Note notes something that could not be judged on a host.
+// Note adds a note about something on a host that could not be judged.
 func (j *Judgement) Note(h *HostView, format string, args ...any) {
 	switch h.notes++; {
 	case h.notes <= maxNotes:
@@ -325,8 +322,8 @@ func (j *Judgement) Note(h *HostView, format string, args ...any) {
 	}
 }
 
-// End adds a process to those that a finding terminates and, if it is due, to the host's order. One that could not be
-// ended before is listed as stuck instead.
+// End adds a process to those that a finding terminates and, if due, to the host's order. It lists a process that can't
+// be ended as stuck instead.
 func (j *Judgement) End(f *enforce.Finding, due bool, h *HostView, p *snapshot.Process) {
 	ref := enforce.ProcessRef{Host: h.Name, PID: p.PID}
 	if h.UnderWay.Ends(p) {
@@ -349,15 +346,15 @@ func (j *Judgement) End(f *enforce.Finding, due bool, h *HostView, p *snapshot.P
 	j.askFirst(f, h)
 }
 
-// askFirst has a host asked again for a Deferred finding, unless an order ended there after the snapshot: a signalled
-// process may be saving its work, and the host reports its end, or the next tick shows it.
+// askFirst has a host asked again for a deferred finding, unless an order ended there after the snapshot: a signalled
+// process may be saving its work. The host reports its end, or the next tick shows it.
 func (j *Judgement) askFirst(f *enforce.Finding, h *HostView) {
 	if f.Deferred && f.Host == h.Name && !h.Acted { // a single machine has no name
 		j.Ask[h.Name] = true
 	}
 }
 
-// LoseDevice notes that an environment is to lose a device. If the finding is due, the host's order says so, too.
+// LoseDevice adds a detachment to a finding and, if due, to the host's order.
 func (j *Judgement) LoseDevice(f *enforce.Finding, due bool, h *HostView, env *EnvView, index snapshot.DeviceIndex) {
 	if h.UnderWay.Detaches(index, env.Env.EID) {
 		f.UnderWay++

@@ -8,11 +8,11 @@ import (
 )
 
 // The uid that the kernel reports for a process (see Process.CountsForUID) decides who is in an environment, and who
-// uses a device. What state files, an environ or a title say is a user's claim: it never makes another user's device
-// busy, exempts another user's process, or counts for another user's cap.
+// uses a device. State files, environs and titles are only claims of users: they never make another user's device busy,
+// exempt another user's process, or count for another user's cap.
 
-// environmentOf is the environment that a process is in; nil for none or an unknown one. The policy may admit processes
-// of other users that descend from one of the environment (sudo -u).
+// environmentOf is the environment of a process; nil for none or an unknown one. The policy may admit processes of
+// other users that descend from one of the environment (sudo -u).
 func (h *HostView) environmentOf(p *snapshot.Process) *EnvView {
 	if env := h.Envs[p.EID]; env != nil && env.Env.Holds(p) {
 		return env
@@ -23,7 +23,7 @@ func (h *HostView) environmentOf(p *snapshot.Process) *EnvView {
 	return nil
 }
 
-// Claimed is the registered environment that a process claims and may not be in; nil when there is none.
+// Claimed is the registered environment that a process claims without being in it; nil for none.
 func (h *HostView) Claimed(p *snapshot.Process) *EnvView {
 	if p.EnvUnknown || p.EID == "" {
 		return nil
@@ -46,14 +46,14 @@ func (h *HostView) use(env *EnvView, index snapshot.DeviceIndex) Certainty {
 	return most
 }
 
-// HidesOn reports whether a process of the environment's user, perhaps of the environment, uses a device.
+// HidesOn reports whether a process of the environment's user, perhaps in the environment, uses a device.
 func (h *HostView) HidesOn(env *EnvView, index snapshot.DeviceIndex) bool {
 	return slices.ContainsFunc(h.UnknownOn[index], func(p *snapshot.Process) bool {
 		return UseBy(env.Env.UID, p) == Proven
 	})
 }
 
-// UserOf names the user of a process for caps and limits: "" if unknown, and for root, which no cap counts.
+// UserOf names the user of a process for caps and limits: "" if unknown, and for root, for whom no cap counts.
 func (h *HostView) UserOf(p *snapshot.Process) snapshot.Username {
 	user, uid := p.CountsFor()
 	switch {
@@ -68,12 +68,12 @@ func (h *HostView) UserOf(p *snapshot.Process) snapshot.Username {
 	return gpus.UserName("", uid)
 }
 
-// OutsideByPolicy reports whether the policy counts a process as outside that overwrote its environ itself.
+// OutsideByPolicy reports whether the policy treats a process as outside because it overwrote its environ.
 func (h *HostView) OutsideByPolicy(p *snapshot.Process) bool {
 	return h.Settings.UnknownOutside && p.EnvUnknown && p.EnvOverwritten
 }
 
-// TargetOf is the user against whom ending a process is directed: its own or, if unknown, that of its environment; ""
+// TargetOf is the user whom ending a process is directed against: its own or, if unknown, that of its environment; ""
 // in a container that counts for no user.
 func (h *HostView) TargetOf(p *snapshot.Process) snapshot.Username {
 	if user := h.UserOf(p); user != "" || p.StartedByUnknown() {
@@ -85,7 +85,7 @@ func (h *HostView) TargetOf(p *snapshot.Process) snapshot.Username {
 	return ""
 }
 
-// InstancesOf are the MIG instances that a process uses of devices, or of all without any, or of unknown ones.
+// InstancesOf are the MIG instances of the devices that a process uses, and unknown ones; all without devices.
 func (h *HostView) InstancesOf(p *snapshot.Process, devices []snapshot.DeviceIndex) []snapshot.GPUUUID {
 	if len(p.Instances) == 0 || len(devices) == 0 {
 		return p.Instances

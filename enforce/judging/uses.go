@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// partOfBreak is the part of an allowed time for which a person may be without the GPU, and the time goes on.
+// breakPart is the part of an allowed time for which a person may lack the GPU without resetting the time.
 const breakPart = 4
 
 // UseOf is the key of a person's use of a device.
@@ -21,7 +21,7 @@ func UseOf(person snapshot.Username, d *snapshot.Device) enforce.UseKey {
 	return enforce.UseKey{Person: person, Device: d.Key()}
 }
 
-// personOf is who has what is attached to an environment.
+// personOf is the person whose use an environment's attachments are.
 func (h *HostView) personOf(env *EnvView) snapshot.Username {
 	if name := env.Env.Username; name != "" {
 		return h.j.Policy.Account(name)
@@ -32,10 +32,10 @@ func (h *HostView) personOf(env *EnvView) snapshot.Username {
 	return snapshot.Username("/" + env.Env.EID)
 }
 
-// usualFirstUID is the first uid of people on a host that doesn't say another one.
+// usualFirstUID is the first uid of people on a host that reports none.
 const usualFirstUID = 1000
 
-// CountsOutside is the user for whom the policy has a process count whatever its environment is; empty for none.
+// CountsOutside is the user for whom the policy counts a process whatever its environment is; empty for none.
 func (h *HostView) CountsOutside(p *snapshot.Process) snapshot.Username {
 	if !h.Settings.CountOutside {
 		return ""
@@ -43,8 +43,8 @@ func (h *HostView) CountsOutside(p *snapshot.Process) snapshot.Username {
 	return h.ProvenUser(p)
 }
 
-// PersonRunning is the account of a person that the kernel proves a process to be of; empty for none. A host without
-// FirstUID refuses an order with a process of unknown environment.
+// ProvenUser is the account of a person that a process provably belongs to; empty for none. A host without FirstUID
+// refuses orders about processes of unknown environment.
 func (h *HostView) ProvenUser(p *snapshot.Process) snapshot.Username {
 	first := snapshot.UID(usualFirstUID)
 	if h.Snapshot.FirstUID != nil {
@@ -59,7 +59,7 @@ func (h *HostView) ProvenUser(p *snapshot.Process) snapshot.Username {
 	return user
 }
 
-// MarkCounted marks the processes of an order that end for what their users have, and are in no environment.
+// MarkCounted marks the processes of an order that are in no environment and end for what their users have.
 func (h *HostView) MarkCounted(o *order.Order) {
 	for i := range o.Terminate {
 		t := &o.Terminate[i]
@@ -78,7 +78,7 @@ type Holder struct {
 	Counts   bool // whatever its environment is
 }
 
-// Key is that of the person's use of a device.
+// Key is the key of the person's use of a device.
 func (x *Holder) Key(h *HostView, index snapshot.DeviceIndex) enforce.UseKey {
 	return enforce.UseKey{Person: x.Person, Device: h.DeviceKey(index)}
 }
@@ -96,19 +96,20 @@ func (h *HostView) holderOf(i int) (Holder, bool) {
 	return Holder{p, env.Person, env.Settings, false}, true
 }
 
-// sparesAll reports whether an exempt process keeps what it uses from being idle: no daemon, desktop or unproved one.
+// keepsInUse reports whether an exempt process keeps its devices from being idle: not a daemon, desktop or unproved
+// process.
 func (h *HostView) keepsInUse(p *snapshot.Process) bool {
 	return !p.NodeMissing && !h.ignoresAllUses(p) && !h.j.Fleet.Protects(p)
 }
 
-// currentUse is what a look shows of a person's use of a device.
+// currentUse is a person's use of a device in this snapshot.
 type currentUse struct {
 	key      enforce.UseKey
 	device   *snapshot.Device
 	settings *enforce.Settings
 	attached time.Time // zero if it isn't
-	used     bool      // or it may be
-	exempt   bool      // by an exempt process
+	used     bool      // or possibly
+	exempt   bool      // an exempt process uses it
 }
 
 func (j *Judgement) currently(person snapshot.Username, s *enforce.Settings, d *snapshot.Device) *currentUse {
@@ -121,7 +122,7 @@ func (j *Judgement) currently(person snapshot.Username, s *enforce.Settings, d *
 	return &j.uses[at]
 }
 
-// RememberUses remembers since when people have the devices of a host, and since when these are idle.
+// RememberUses updates since when people have the devices of a host, and since when these are idle.
 func (j *Judgement) RememberUses(h *HostView) {
 	j.uses, j.Holders = j.uses[:0], j.Holders[:0]
 	clear(j.useAt)
@@ -165,7 +166,7 @@ func (j *Judgement) RememberUses(h *HostView) {
 	}
 }
 
-// continueUses continues the times of what is used, and keeps them for people who lack the GPU for a short time.
+// continueUses continues the times of current uses, and keeps those of people who lack the GPU for a short time.
 func (h *HostView) continueUses() {
 	before := h.j.Before.Uses[h.Name]
 	own := false
@@ -176,7 +177,7 @@ func (h *HostView) continueUses() {
 		Put(&h.Uses, key, use)
 	}
 	h.Uses, h.MostIdle = before, -1
-	missing := len(before) // of those that there were
+	missing := len(before) // earlier uses that aren't current
 	for i := range h.j.uses {
 		u := &h.j.uses[i]
 		last, known := before[u.key]
@@ -238,14 +239,14 @@ func (h *HostView) continued(before enforce.Use, u *currentUse) enforce.Use {
 	return now
 }
 
-// measuredEvery is how often a device that counts as idle by measurements is measured at least.
+// measuredEvery is the longest pause between measurements that prove a device idle.
 const measuredEvery = 90 * time.Second
 
-// looksPerIdleTime is how often a device is looked at, at least, within the time that the rule allows.
+// looksPerIdleTime is how often a device is looked at, at least, within the allowed time.
 const looksPerIdleTime = 4
 
-// longestPause is how long a pause between two looks may be: a device that was idle before and after a night without
-// the controller was not seen idle all night.
+// longestPause is the longest allowed pause between two looks: a device that was idle before and after a night without
+// the controller was perhaps not idle all night.
 func longestPause(i *enforce.Idle) time.Duration {
 	if i.End || i.BelowPower > 0 {
 		return measuredEvery
@@ -253,10 +254,10 @@ func longestPause(i *enforce.Idle) time.Duration {
 	return i.After / looksPerIdleTime
 }
 
-// ofEnvironment is the device in the key of an environment, which is on none.
+// ofEnvironment stands for the device in the key of an environment.
 const ofEnvironment = "-1"
 
-// keepSilent keeps what is remembered of the uses, attachments and environments of hosts without a snapshot.
+// keepSilent keeps what is remembered of hosts without a snapshot.
 func (j *Judgement) keepSilent() {
 	for name, h := range j.ByName {
 		if h == nil {
@@ -266,8 +267,8 @@ func (j *Judgement) keepSilent() {
 	}
 }
 
-// since is since when an attachment or environment counts: by root's looks or, on a host that doesn't say it, since it
-// was seen, which is remembered.
+// since is when an attachment or environment began to count: by root's looks or, on a host that doesn't report that,
+// since it was first seen.
 func (h *HostView) since(device string, eid snapshot.EnvID, reported snapshot.StartTime, written snapshot.Date,
 ) time.Time {
 	if h.Reports(reported) {
@@ -282,7 +283,7 @@ func (h *HostView) since(device string, eid snapshot.EnvID, reported snapshot.St
 	return seen.Since
 }
 
-// rememberSeen remembers since when things of the host count: if that is as before, by the same map.
+// rememberSeen keeps these times, in the same map if nothing changed.
 func (h *HostView) rememberSeen() {
 	seen := h.j.Before.Seen[h.Name]
 	if !maps.Equal(seen, h.j.seen) {
@@ -298,7 +299,7 @@ func keep[K comparable, V any](of map[snapshot.Hostname]map[K]V, host snapshot.H
 	}
 }
 
-// firstSeen is since when something counts that a host shows for the first time: the last look at the earliest.
+// firstSeen is when something counts from that a host shows for the first time: no earlier than the last look.
 func (h *HostView) firstSeen(written snapshot.Date) time.Time {
 	at := written.In(h.Zone)
 	switch {

@@ -28,20 +28,20 @@ import (
 
 // UserMessage is what one user on one host is told about a finding, or by an operator.
 type UserMessage struct {
-	Host    snapshot.Hostname
-	UID     snapshot.UID
-	User    snapshot.Username // the name of the account on that host; empty if it is not known
-	ID      string            // of the finding
-	Rule    enforce.Rule      // empty for what an operator wrote
-	Line    string            // what is wrong
-	Command string            // the command line of the process, quoted
-	Follows string            // what will be done, as in "process 4242 will be ended"
-	Pending bool              // it is not done yet
-	Due     time.Time         // the earliest time for it, if that is known
-	Waits   bool              // until all hosts answer
-	Since   time.Time         // when it was first seen
-	At      time.Time         // when this was written
-	Advice  string            // what to do: mostly the same for all findings of a rule
+	Host        snapshot.Hostname
+	UID         snapshot.UID
+	User        snapshot.Username // the name of the account on that host; empty if it is not known
+	ID          string            // of the finding
+	Rule        enforce.Rule      // empty for what an operator wrote
+	Line        string            // what is wrong
+	Command     string            // the command line of the process, quoted
+	Follows     string            // what will be done, as in "process 4242 will be ended"
+	Pending     bool              // it is not done yet
+	Due         time.Time         // the earliest time for it, if that is known
+	AwaitsHosts bool              // it is due once all hosts answer
+	Since       time.Time         // when it was first seen
+	At          time.Time         // when this was written
+	Advice      string            // what to do: mostly the same for all findings of a rule
 
 	Decisions []string // the ids of what is done, or of the warning: `genv why ID` explains them
 	Record    []string // what is recorded of the first action, line by line
@@ -70,7 +70,7 @@ func (m *UserMessage) Shown() string {
 	outcome := strings.ToUpper(m.Follows[:first]) + m.Follows[first:]
 	switch {
 	case !m.Pending:
-	case m.Waits:
+	case m.AwaitsHosts:
 		outcome = "Unless this changes, once all hosts answer, " + m.Follows
 	case left <= 0:
 		outcome = "Unless this changes soon, " + m.Follows
@@ -87,7 +87,7 @@ func (m *UserMessage) Outcome() string {
 		return ""
 	case !m.Pending:
 		return fmt.Sprintf("At %s: %s.", Clock(m.At), m.Follows)
-	case m.Waits:
+	case m.AwaitsHosts:
 		return fmt.Sprintf("Unless this changes, once all hosts answer: %s.", m.Follows)
 	case m.Due.After(m.At):
 		return fmt.Sprintf("Unless this changes, at %s: %s.", Clock(m.Due), m.Follows)
@@ -199,7 +199,7 @@ func messageOf(f *enforce.Finding, follows string, now time.Time) UserMessage {
 		ID: f.ID, Rule: f.Rule, Line: lineOf(f),
 		Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows, Pending: f.Pending, Due: f.Due,
 		// Other findings that wait do so for orders on a host to end.
-		Waits: f.BlockedBy != "" && f.HostsMissing > 0, Since: f.Since, At: now,
+		AwaitsHosts: f.BlockedBy != "" && f.HostsMissing > 0, Since: f.Since, At: now,
 		ForOthers: f.Rule == enforce.RuleReservations || f.Cap != nil && f.Cap.WaitsFor != "",
 	}
 }

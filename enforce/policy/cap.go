@@ -163,11 +163,11 @@ func (c *Cap) complete() {
 func (f *File) Caps(at time.Time) (list []*enforce.Cap) {
 	for _, c := range f.CapList {
 		held := c.Cap
-		held.Resting = c.when != nil && !at.IsZero() && !c.when.Contains(at)
+		held.Inactive = c.when != nil && !at.IsZero() && !c.when.Contains(at)
 		switch {
 		case c.Kind == enforce.CapHours:
 			held.Period, held.PeriodEnd = c.period(at)
-		case held.Resting:
+		case held.Inactive:
 			continue
 		case c.when != nil && !at.IsZero():
 			held.PeriodEnd = c.when.until(at)

@@ -79,7 +79,7 @@ func (f *File) Account(user snapshot.Username) snapshot.Username { return f.Acco
 // Fleet implements enforce.Policy.
 func (f *File) Fleet() enforce.Fleet {
 	fleet := f.OfFleet
-	fleet.TellUsers = fleet.TellUsers || f.Mail != nil
+	fleet.NotifyUsers = fleet.NotifyUsers || f.Mail != nil
 	return fleet
 }
 

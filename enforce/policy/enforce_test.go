@@ -33,7 +33,7 @@ limits: {max-terminations: 7, max-detachments: 20}
 	require.Equal(t, enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, MaxEnvs: &envs, Grace: 30 * time.Second, Kill: true, MaxAge: time.Minute,
 	}, *file.Settings(enforce.Query{User: "bob"}))
-	require.Equal(t, enforce.Fleet{PauseCaps: true, TellUsers: true, Limits: safety.Limits{Fleet: safety.Limit{Terminations: 7, Detachments: 20}}}, file.Fleet())
+	require.Equal(t, enforce.Fleet{PauseCaps: true, NotifyUsers: true, Limits: safety.Limits{Fleet: safety.Limit{Terminations: 7, Detachments: 20}}}, file.Fleet())
 }
 
 func TestUnprotected(t *testing.T) {

@@ -33,7 +33,7 @@ type File struct {
 	UnixGroups func(user snapshot.Username, group string) enforce.Membership
 	HostGroups map[string][]string // of the inventory
 	exemptions exemptions
-	OfFleet    enforce.Fleet     // TellUsers is that of terminals alone
+	OfFleet    enforce.Fleet     // NotifyUsers is that of terminals alone
 	fleetFrom  map[string]Source // of settings of OfFleet, by their keys
 	Hooks      []Hook
 	Mail       *Mail // nil for none
@@ -65,7 +65,7 @@ var (
 	}
 	fleetSettings = []strictyaml.Setting[enforce.Fleet]{
 		strictyaml.NewChoice("unreachable", "hold", "ignore", func(f *enforce.Fleet) *bool { return &f.PauseCaps }),
-		strictyaml.NewSwitch("tell-users", func(f *enforce.Fleet) *bool { return &f.TellUsers }),
+		strictyaml.NewSwitch("tell-users", func(f *enforce.Fleet) *bool { return &f.NotifyUsers }),
 	}
 )
 
@@ -86,7 +86,7 @@ func Default() *File {
 		Defaults: Settings{Settings: enforce.Settings{
 			EnvDevices: true, EnvMemory: true, Grace: order.DefaultGrace, MaxAge: enforce.DefaultMaxAge,
 		}},
-		OfFleet:   enforce.Fleet{Limits: safety.Limits{Fleet: safety.Limit{Terminations: 1000}}, TellUsers: true},
+		OfFleet:   enforce.Fleet{Limits: safety.Limits{Fleet: safety.Limit{Terminations: 1000}}, NotifyUsers: true},
 		fleetFrom: make(map[string]Source),
 	}
 	for _, key := range enforce.Keys() {

@@ -180,7 +180,7 @@ func TestTimeOfASharedCap(t *testing.T) {
 	}
 	require.NotEmpty(t, due, "a group whose losers alternate still comes due")
 
-	policy.fleet.TellUsers = true
+	policy.fleet.NotifyUsers = true
 	var added controllerMemory // bob has a GPU in minute 1 and from minute 38 on: alice would lose two then
 	for minute := range 49 {
 		cluster := strings.Replace(alice, "2@03", "1@03", 1) + " | dev 4"
@@ -200,7 +200,7 @@ func TestTimeOfASharedCap(t *testing.T) {
 
 // Who is to lose more than the last warning said is warned again for what is added.
 func TestWarnedForWhatIsAdded(t *testing.T) {
-	policy := stated{all: enforce.Settings{Warn: lasting(30)}, list: capList{listed("two", 2)}, fleet: enforce.Fleet{TellUsers: true}}
+	policy := stated{all: enforce.Settings{Warn: lasting(30)}, list: capList{listed("two", 2)}, fleet: enforce.Fleet{NotifyUsers: true}}
 	const warned, acts = "notify alice wait", "notify alice act"
 	var memory controllerMemory
 	gpus := 0
@@ -364,7 +364,7 @@ func TestCounts(t *testing.T) {
 		{"environments", count, capList{listed("envs", 3, counts(enforce.CapEnvironments))}, "alice", "envs 2/3 here 1 [] of [] + 1 on [b]"},
 		{"of others", count, capList{listed("bobs", 1, about("bob"))}, "alice", ""},
 		{"who may be a member", count, capList{listed("bobs", 1, about("bob?"))}, "bob", ""},
-		{"at other times", count, capList{listed("rest", 1, func(c *enforce.Cap) { c.Resting = true })}, "alice", ""},
+		{"at other times", count, capList{listed("rest", 1, func(c *enforce.Cap) { c.Inactive = true })}, "alice", ""},
 		{"no cap", count, nil, "alice", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -286,7 +286,7 @@ func TestGPUHoursCountAlways(t *testing.T) {
 	}{
 		"each person":           {about("alice bob"), loop, 1200, "a detach 0 1; a detach 1 1"},
 		"together":              {together, loop, 1200, "a detach 0 1; a detach 1 1; a detach 2 2"},
-		"at other times":        {func(c *enforce.Cap) { c.Resting = true }, loop, 1200, ""},
+		"at other times":        {func(c *enforce.Cap) { c.Inactive = true }, loop, 1200, ""},
 		"while all is held":     {about("alice bob"), held, 1200, ""},
 		"single cycles":         {about("alice bob"), enforce.Fleet{}, 0, ""},
 		"who may be in a group": {about("alice?"), loop, 1200, ""},

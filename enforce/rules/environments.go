@@ -11,14 +11,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// ofEnvironments are the rules about environments and what is attached to them.
 var environmentRules = []hostRule{
 	{enforce.RuleEnvMemory, (*judge).envMemory},
 	{enforce.RuleIdle, (*judge).idle},
 	{enforce.RuleMaxDuration, (*judge).maxDuration},
 }
 
-// envMemory brings every environment within its capacity on each device, in the order of the devices.
+// envMemory brings each environment within its capacity on each device.
 func (j *judge) envMemory(h *judging.HostView) {
 	if !h.Settings.EnvMemory {
 		return
@@ -26,7 +25,7 @@ func (j *judge) envMemory(h *judging.HostView) {
 	for _, env := range h.InOrder {
 		byDevice := func(a, b judging.Attachment) int { return cmp.Compare(a.Device.Index, b.Device.Index) }
 		attachments := env.Attachments
-		if !slices.IsSortedFunc(attachments, byDevice) { // hosts list their devices in order, but need not
+		if !slices.IsSortedFunc(attachments, byDevice) { // usually they are
 			attachments = slices.SortedFunc(slices.Values(attachments), byDevice)
 		}
 		for _, a := range attachments {
@@ -51,7 +50,7 @@ func (j *judge) envMemoryOn(h *judging.HostView, env *judging.EnvView, a judging
 		}
 		return
 	}
-	// What an unproved container uses doesn't count for the warning of the user, nor the reverse.
+	// An unproved container doesn't affect the warning of the user, nor the reverse.
 	by := time.Time{}
 	relieve := func() (proved, unproved judging.Excess) {
 		return env.Relieve(index, a.GPUMemory.Bytes(), func(p *snapshot.Process) bool {
@@ -72,7 +71,8 @@ func (j *judge) envMemoryOn(h *judging.HostView, env *judging.EnvView, a judging
 	j.relieve(h, f, h.Settings.WarnOf(f.Rule), a, unproved, unprovedThen)
 }
 
-// relieve adds a finding about an excess, if processes end for it: those of then, chosen for the time when it is due.
+// relieve adds a finding about an excess, if processes have to end for it. then is the choice for the time when it is
+// due.
 func (j *judge) relieve(h *judging.HostView, f enforce.Finding, warn enforce.Warn, a judging.Attachment,
 	excess, then judging.Excess,
 ) {
@@ -90,7 +90,7 @@ func (j *judge) relieve(h *judging.HostView, f enforce.Finding, warn enforce.War
 	j.Add(f)
 }
 
-// memoryKeys are those of a clock: of the environment on that device, and of its user here.
+// memoryKeys are the keys of a warning: of the environment on that device, and of its user on the host.
 func memoryKeys(f *enforce.Finding) []string {
 	if f.User == "" {
 		return []string{f.ID}
@@ -98,8 +98,8 @@ func memoryKeys(f *enforce.Finding) []string {
 	return []string{f.ID, fmt.Sprintf("%s/%s/user/%s", f.Rule, f.Host, f.User)}
 }
 
-// maxDuration detaches what a person has been attached to for too long, by root's looks. Processes that go on using the
-// device are then for env-devices.
+// maxDuration detaches devices that a person has been attached to for too long, by root's looks. env-devices then
+// judges processes that keep using the device.
 func (j *judge) maxDuration(h *judging.HostView) {
 	for _, env := range h.InOrder {
 		limit := env.Settings.MaxDuration
@@ -109,7 +109,8 @@ func (j *judge) maxDuration(h *judging.HostView) {
 		for _, a := range env.Attachments {
 			since := h.Uses[judging.UseOf(env.Person, a.Device)].Attached
 			if lasted := h.At.Sub(since); lasted > limit && env.ExemptUse(a.Device.Index) == judging.Unused {
-				j.loseAttachment(h, env, a, enforce.Finding{Rule: enforce.RuleMaxDuration, For: lasted, Limit: limit}, nil)
+				f := enforce.Finding{Rule: enforce.RuleMaxDuration, For: lasted, Limit: limit}
+				j.loseAttachment(h, env, a, f, nil)
 			}
 		}
 	}
@@ -133,10 +134,10 @@ func (j *judge) loseAttachment(h *judging.HostView, env *judging.EnvView, a judg
 	j.Add(f)
 }
 
-// idle detaches what was idle for long enough. With end it also ends the processes there, and those that count for a
-// person without an environment, unless they use another GPU.
+// idle detaches devices that were idle for long enough. With end it also ends the processes there, and those that count
+// without an environment, unless they use another GPU.
 func (j *judge) idle(h *judging.HostView) {
-	var kept map[enforce.UseKey]bool // for such a process
+	var kept map[enforce.UseKey]bool // by such a process
 	for i := range j.Holders {
 		if x := &j.Holders[i]; h.MostIdle >= 0 && x.Settings.Idle.End && !endable(h, x) {
 			for _, u := range x.Process.Usage {
@@ -186,7 +187,7 @@ func endable(h *judging.HostView, x *judging.Holder) bool {
 	})
 }
 
-// byPower is the bound by which a GPU counts as idle for its power alone, in per cent of its limit; 0 if it doesn't.
+// byPower is the power limit in per cent below which a GPU stayed, if it counts as idle by that alone; else 0.
 func byPower(h *judging.HostView, key enforce.UseKey, rule *enforce.Idle) int {
 	if use := h.Uses[key]; use.Idle.IsZero() || h.At.Sub(use.Idle) < rule.After {
 		return rule.BelowPower

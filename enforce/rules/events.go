@@ -13,10 +13,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// maxHeldEvents is about how many hosts and users there are events in a cycle when limits hold their actions back.
+// maxHeldEvents limits the events about held actions in a cycle.
 const maxHeldEvents = 64
 
-// events compares the plan with what was known. It returns what is new, and remembers that.
+// events compares the plan with the last memory, and returns and remembers what is new.
 func (j *judge) events(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.Event {
 	ofHosts := j.hostEvents(cluster)
 	j.findingEvents(plan)
@@ -35,7 +35,7 @@ func (j *judge) heldEvents(plan *enforce.Plan) (events []enforce.Event) {
 	return events
 }
 
-// findingEvents are, for each finding, about what is new or changed, then what is due; then about hosts with more.
+// findingEvents adds the events of each finding, then those of hosts with more findings.
 func (j *judge) findingEvents(plan *enforce.Plan) {
 	j.more = make(map[snapshot.Hostname]int)
 	j.found = make([]enforce.Event, 0, 2*max(0, len(plan.Findings)-len(j.Before.Findings))) // a new one may have two
@@ -50,8 +50,8 @@ func (j *judge) findingEvents(plan *enforce.Plan) {
 	}
 }
 
-// mayAnnounce counts an event of a host that isn't about what is done, and reports whether there is room for it in this
-// interval: a host may make things up to fill the screen.
+// mayAnnounce reports whether a host may have another event in this interval, besides those acted on, and counts it: a
+// host may make things up to fill the screen.
 func (j *judge) mayAnnounce(host snapshot.Hostname) bool {
 	n := j.Next.Tally.Announced
 	if n[host] >= safety.MaxEventsPerHost {
@@ -61,16 +61,16 @@ func (j *judge) mayAnnounce(host snapshot.Hostname) bool {
 	return true
 }
 
-// addEvents adds the events of a finding, within the limits per host, and remembers it in the next memory.
+// addEvents adds the events of a finding, within the limits per host, and remembers the finding.
 func (j *judge) addEvents(f *enforce.Finding) {
 	before, known := j.Before.Findings[f.ID]
 	now := enforce.KnownFinding{Host: f.Host, Decision: f.Decision(), Notified: before.Notified}
-	went := func(id string) bool { // something of it
+	acted := func(id string) bool { // a part of it
 		before, now := j.Before.Findings[id].Decision, j.Next.Findings[id].Decision
 		return before == enforce.DecisionAct && now != enforce.DecisionAct
 	}
-	if f.Count != nil && f.Pending && (went(f.ID) || went(path.Dir(f.ID))) {
-		now.Notified = 0 // the parts of a cap that are left have other IDs now
+	if f.Count != nil && f.Pending && (acted(f.ID) || acted(path.Dir(f.ID))) {
+		now.Notified = 0 // the remaining parts of a cap have other IDs now
 	}
 	event := enforce.Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
 	host, acts := f.Affects(), now.Decision == enforce.DecisionAct
@@ -80,16 +80,16 @@ func (j *judge) addEvents(f *enforce.Finding) {
 		event.Kind = enforce.EventChanged
 	}
 	h := j.ByName[f.Host]
-	old := known && f.Host != "" && !h.IsNew && (!acts || before.Decision == enforce.DecisionAct)
-	full := !f.Deferred && !old && event.Kind != "" && !j.mayAnnounce(host) && !acts
-	if f.Deferred || old || full {
-		if full {
+	unchanged := known && f.Host != "" && !h.IsNew && (!acts || before.Decision == enforce.DecisionAct)
+	tooMany := !f.Deferred && !unchanged && event.Kind != "" && !j.mayAnnounce(host) && !acts
+	if f.Deferred || unchanged || tooMany {
+		if tooMany {
 			j.more[host]++
 		}
 		if known { // nothing is new, or the next cycle finds it changed, too
 			j.Next.Findings[f.ID] = before
 		}
-		if known && !full {
+		if known && !tooMany {
 			j.resumed(event)
 		}
 		return
@@ -103,8 +103,8 @@ func (j *judge) addEvents(f *enforce.Finding) {
 		j.found = append(j.found, event)
 	}
 	interval, stage := &j.Next.Tally, wantsNotified(f)
-	told := interval.Stages[f.ID] >= int(stage) || interval.Notified[host] >= safety.MaxEventsPerHost
-	if j.Fleet.TellUsers && now.Notified < stage && !told {
+	skip := interval.Stages[f.ID] >= int(stage) || interval.Notified[host] >= safety.MaxEventsPerHost
+	if j.Fleet.NotifyUsers && now.Notified < stage && !skip {
 		interval.Notified[host]++
 		interval.Stages[f.ID] = int(stage)
 		now.Notified = stage
@@ -114,7 +114,7 @@ func (j *judge) addEvents(f *enforce.Finding) {
 	j.Next.Findings[f.ID] = now
 }
 
-// resumed adds the event of a finding that was known before a restart.
+// resumed adds the event of a finding from before a restart.
 func (j *judge) resumed(event enforce.Event) {
 	if j.Before.Resumed {
 		event.Kind, event.Resumed = enforce.EventNew, true
@@ -122,8 +122,9 @@ func (j *judge) resumed(event enforce.Event) {
 	}
 }
 
-// wantsNotified is what the users of a finding are to be notified of: the finding when it is first seen, and the
-// action; not what a safety limit holds back, which may be a mistake or made up by a host, nor what is only reported.
+// wantsNotified is the stage that the users of a finding should be notified of: the warning, then the action. They
+// aren't notified of actions that a safety limit holds back, which may be a mistake or made up by a host, nor of what
+// is only reported.
 func wantsNotified(f *enforce.Finding) enforce.NotifiedOf {
 	switch {
 	case f.Held, f.Rule == enforce.RuleUnreadable && f.Decision() == enforce.DecisionNone:
@@ -134,7 +135,7 @@ func wantsNotified(f *enforce.Finding) enforce.NotifiedOf {
 	return enforce.NotifiedOfAction
 }
 
-// overEvents are about findings that are gone, but not those of a host that did not answer.
+// overEvents are about findings that are gone, except those of hosts that didn't answer.
 func (j *judge) overEvents() []enforce.Event {
 	var over []enforce.Event
 	for id, known := range j.Before.Findings {
@@ -157,7 +158,7 @@ func (j *judge) hostEvents(cluster snapshot.Cluster) []enforce.Event {
 		h := &cluster.Hosts[i]
 		before := j.Before.Hosts[h.Name]
 		if h.Err == nil && h.Snapshot == nil {
-			j.Next.Hosts[h.Name] = before // it is not known yet
+			j.Next.Hosts[h.Name] = before // not asked yet
 			continue
 		}
 		now := before
@@ -182,7 +183,7 @@ func (j *judge) hostEvents(cluster snapshot.Cluster) []enforce.Event {
 	return events
 }
 
-// lostBecause is the kind of the error of a host, if it has one, as a remote.Error has; "" if the host answered.
+// lostBecause is the kind of a host's error, from its Kind method as of remote.Error; "" if the host answered.
 func lostBecause(h *snapshot.Host) string {
 	if h.Err == nil {
 		return ""
@@ -194,13 +195,13 @@ func lostBecause(h *snapshot.Host) string {
 	return "error"
 }
 
-// noteEvents are about the notes of the plan and the warnings of the hosts that are new.
+// noteEvents are about new notes of the plan and new warnings of the hosts.
 func (j *judge) noteEvents(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.Event {
 	var events []enforce.Event
 	add := func(n enforce.Note) {
 		isNew := !j.Before.Notes[n]
 		if j.Next.Notes[n] || isNew && !j.mayAnnounce(n.Host) {
-			return // it is new in the next interval
+			return // then it is new in the next interval
 		}
 		if j.Next.Notes[n] = true; isNew {
 			events = append(events, enforce.Event{Kind: enforce.EventNote, Host: n.Host, Text: n.Text})

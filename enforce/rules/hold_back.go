@@ -12,7 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// holdBack takes out of the plan what the safety limits hold back, and marks the findings that have no action left.
+// holdBack removes actions that the safety limits hold back from the plan, and marks the findings without other
+// actions.
 func (j *judge) holdBack(plan *enforce.Plan) {
 	limits := j.Fleet.Limits
 	if len(plan.Orders) == 0 || limits == (safety.Limits{}) {
@@ -44,7 +45,7 @@ func (j *judge) holdBack(plan *enforce.Plan) {
 	}
 }
 
-// sinceOf says when findings began, by their IDs: about a process by its own time, not by that of others of its user.
+// sinceOf is when findings began, by ID: for a process its own time, not that of its user's processes.
 func (j *judge) sinceOf(plan *enforce.Plan) map[string]time.Time {
 	since := make(map[string]time.Time, len(plan.Findings))
 	for i := range plan.Findings {
@@ -63,7 +64,7 @@ type item struct {
 	PID snapshot.PID
 }
 
-// heldBack are the actions that are held back, and why.
+// heldBack are the held actions and the reasons.
 type heldBack map[item]*safety.Held
 
 func (held heldBack) end(p enforce.ProcessRef) *safety.Held {
@@ -90,7 +91,7 @@ func (held heldBack) dropFrom(plan *enforce.Plan) {
 	}
 }
 
-// mark takes them out of a finding. If no other action is left, the finding keeps them and waits.
+// mark removes held actions from a finding. If no other action is left, the finding keeps them and is pending.
 func (held heldBack) mark(f *enforce.Finding) {
 	terminate, ending := split(f.Terminate, held.end)
 	detach, detaching := split(f.Detach, held.detach)
@@ -105,7 +106,7 @@ func (held heldBack) mark(f *enforce.Finding) {
 	}
 }
 
-// split returns the items that are not held, and why the last of the others is; nil for none.
+// split returns the items that aren't held, and why the last of the others is; nil for none.
 func split[T any](items []T, held func(T) *safety.Held) (rest []T, because *safety.Held) {
 	for _, item := range items {
 		if h := held(item); h != nil {

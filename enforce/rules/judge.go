@@ -14,13 +14,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Judge judges a cluster by a policy at a moment. It returns the plan, the memory for the next cycle and what changed
-// since the last one, and changes nothing: a caller for whom the cycle does not count keeps its memory. The zero Memory
+// Judge judges a cluster by a policy at a time. It returns the plan, the memory for the next cycle and what changed
+// since the last one. It modifies no argument: a caller whose cycle doesn't count keeps the old memory. The zero Memory
 // judges this moment alone.
 //
-// All hosts are judged each time, most of them by a snapshot that was judged before. A rule of one host acts only on a
-// snapshot that is new, or at most two seconds old; a rule of the fleet only if all snapshots that it counts are.
-// Otherwise the finding waits, and Plan.Ask names the hosts to ask. Times of one host advance by Host.AskedAt.
+// Each call judges all hosts, most of them by a snapshot that was judged before. A rule of one host acts only on a
+// snapshot that is new, or at most two seconds old; a cap only if all snapshots that it counts are. Otherwise the
+// finding is deferred, and Plan.Ask names the hosts to ask. Times of one host advance by Host.AskedAt.
 //
 // Hosts without a snapshot are skipped and don't count toward per-user caps.
 func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory, now time.Time) (
@@ -29,7 +29,7 @@ func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memor
 	j := judge{Judgement: judging.New(policy, cluster, memory, now)}
 	counting := caps.New(j.Judgement)
 	steps := []func(*judging.HostView){j.Fill, j.noteUnknowns, j.RememberUses}
-	// Each rule adds findings, and puts what is due into the drafts of the hosts' orders.
+	// Each rule adds findings, and adds due actions to the drafts of the hosts' orders.
 	for _, rule := range hostRules {
 		steps = append(steps, func(h *judging.HostView) { rule.apply(&j, h) })
 	}
@@ -48,21 +48,21 @@ type judge struct {
 	more          map[snapshot.Hostname]int // findings without an event, by host
 }
 
-// hostRule is a rule about one host alone. The others count on all hosts: package caps has them.
+// hostRule is a rule about one host alone. The others are in package caps.
 type hostRule struct {
 	rule  enforce.Rule
 	apply func(*judge, *judging.HostView)
 }
 
-// ofHosts are in the order of enforce.Rules.
+// hostRules are in the order of enforce.Rules.
 var hostRules = slices.Concat(processRules, environmentRules)
 
-// eachHost does all steps for one host after the other, as long as its snapshot is in the processor's cache. Findings
-// and notes are in the order of the steps.
+// eachHost does all steps for one host before the next, while its snapshot is in the processor's cache. Findings and
+// notes are in the order of the steps.
 func (j *judge) eachHost(steps []func(*judging.HostView)) {
 	findings, notes := make([][]enforce.Finding, len(steps)), make([][]enforce.Note, len(steps))
 	last := len(steps) - 1
-	findings[last], notes[last] = j.Findings, j.Notes // that counting began with
+	findings[last], notes[last] = j.Findings, j.Notes // from New
 	for _, h := range j.Hosts {
 		for i, step := range steps {
 			j.Findings, j.Notes = findings[i], notes[i]
@@ -77,7 +77,7 @@ func (j *judge) eachHost(steps []func(*judging.HostView)) {
 	j.Notes = slices.Concat(notes...)
 }
 
-// noteUnknowns notes what is unknown about GPUs and processes, and false claims.
+// noteUnknowns notes unknown values of GPUs and processes, and false claims.
 func (j *judge) noteUnknowns(h *judging.HostView) {
 	unknown := 0
 	for i := range h.Snapshot.Devices {

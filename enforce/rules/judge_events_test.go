@@ -62,10 +62,10 @@ func TestEvents(t *testing.T) {
 		{"a warning first", stated{all: waits}, []cycle{
 			{outside, "new 5 wait"}, {outside, "changed 5 act, due 5 act"}, {gone, "over non-env-processes/a/5/1"},
 		}},
-		{"users are told of the warning and of the action", stated{all: waits, fleet: enforce.Fleet{TellUsers: true}}, []cycle{
+		{"users are told of the warning and of the action", stated{all: waits, fleet: enforce.Fleet{NotifyUsers: true}}, []cycle{
 			{outside, "new 5 wait, notify 5 wait"}, {outside, "changed 5 act, due 5 act, notify 5 act"}, {outside, "due 5 act"},
 		}},
-		{"a limit holds in every cycle, and users are not told", stated{all: rule, fleet: enforce.Fleet{TellUsers: true, Limits: safety.Limits{Fleet: safety.Limit{Terminations: 1}}}}, []cycle{
+		{"a limit holds in every cycle, and users are not told", stated{all: rule, fleet: enforce.Fleet{NotifyUsers: true, Limits: safety.Limits{Fleet: safety.Limit{Terminations: 1}}}}, []cycle{
 			{two, "new 5 hold, new 6 hold, held a"}, {two, "held a"}, {two, "held a"},
 		}},
 		{"a host is lost and comes back; what was found there is not over", stated{all: waits}, []cycle{
@@ -88,7 +88,7 @@ func TestEvents(t *testing.T) {
 
 // Judge changes neither the memory nor what it returned before: a cycle that does not count leaves no trace.
 func TestACycleThatDoesNotCount(t *testing.T) {
-	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}, fleet: enforce.Fleet{TellUsers: true}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}, fleet: enforce.Fleet{NotifyUsers: true}}
 	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:10`)
 	_, first, _ := rules.Judge(policy, cluster, enforce.Memory{}, noon(0))
 	before := proctest.Try(json.Marshal(first)).OK(t)
@@ -305,7 +305,7 @@ func TestEventsOfCapsAreCountedByHost(t *testing.T) {
 		text += fmt.Sprintf(" %d@01", 1000+i)
 	}
 	text += "\nb | env 1 zoe | dev 0 1@01"
-	policy := stated{all: enforce.Settings{MaxDevices: new(0), Warn: enforce.Warn{Cycles: 3}}, fleet: enforce.Fleet{TellUsers: true}}
+	policy := stated{all: enforce.Settings{MaxDevices: new(0), Warn: enforce.Warn{Cycles: 3}}, fleet: enforce.Fleet{NotifyUsers: true}}
 	var memory controllerMemory
 	memory.Judge(policy, parseCluster(t, text), noon(0))
 	got := eventText(memory.events)

@@ -9,7 +9,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// ofProcesses are the rules about processes.
 var processRules = []hostRule{
 	{enforce.RuleNonEnvProcesses, (*judge).nonEnvProcesses},
 	{enforce.RuleUnreadable, (*judge).unreadable},
@@ -17,8 +16,8 @@ var processRules = []hostRule{
 	{enforce.RuleMaxProcessAge, (*judge).processAge},
 }
 
-// nonEnvProcesses ends processes that are in no environment of this host. A claim is not enough
-// (GENV_ENVIRONMENT_ID=bogus): it must be registered, for the process's user (see snapshot.Environment.Admits).
+// nonEnvProcesses ends processes that are in no environment of this host. A claim (GENV_ENVIRONMENT_ID=bogus) is not
+// enough: the environment must be registered for the process's user (see snapshot.Environment.Admits).
 func (j *judge) nonEnvProcesses(h *judging.HostView) {
 	if !h.Settings.NonEnvProcesses {
 		return
@@ -35,8 +34,8 @@ func (j *judge) nonEnvProcesses(h *judging.HostView) {
 	}
 }
 
-// unreadable finds processes of which root can't find out within bounds whether they are in an environment. It ends
-// those whose user caused that, if the policy says so.
+// unreadable reports processes if root can't find out within bounds whether they are in an environment. If the policy
+// says so, it ends them when their user caused that.
 func (j *judge) unreadable(h *judging.HostView) {
 	for i := range h.Snapshot.Processes {
 		p := &h.Snapshot.Processes[i]
@@ -63,7 +62,7 @@ func (j *judge) settingsReported(h *judging.HostView, f *enforce.Finding) *enfor
 	return h.SettingsOf(f.User)
 }
 
-// envDevices ends processes that use a device to which their environment is not attached.
+// envDevices ends processes on devices that aren't attached to their environment.
 func (j *judge) envDevices(h *judging.HostView) {
 	if !h.Settings.EnvDevices {
 		return
@@ -84,8 +83,8 @@ func (j *judge) envDevices(h *judging.HostView) {
 	}
 }
 
-// notAttached lists the devices that a process of the environment uses without an attachment, and the rule that has
-// their warning: idle if it released all of them.
+// notAttached lists the unattached devices that a process of the environment uses, and the rule whose warning applies:
+// idle if that rule detached all of them.
 func (j *judge) notAttached(h *judging.HostView, env *judging.EnvView, p *snapshot.Process) (
 	foreign []snapshot.DeviceIndex, warned enforce.Rule,
 ) {
@@ -113,21 +112,21 @@ func (j *judge) describe(h *judging.HostView, p *snapshot.Process, f *enforce.Fi
 	f.ContainerInfo = p.ContainerInfo.WithoutLabels()
 }
 
-// processOn is a part of the IDs and keys of what is about a process.
+// processOn is the part of IDs and keys that names a process.
 func processOn(h *judging.HostView, p *snapshot.Process) string {
 	return string(h.Name) + "/" + strconv.FormatInt(int64(p.PID), 10) + "/" + strconv.FormatUint(uint64(p.Start), 10)
 }
 
-// maxKeys is how many devices of a process are remembered: a host may make up many.
+// maxKeys limits the remembered devices of a process: a host may make up many.
 const maxKeys = 16
 
-// endProcess is a finding about one process, which ends once it is due.
+// endProcess adds a finding that ends a process once it is due.
 func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *enforce.Settings, warn enforce.Warn,
 	f enforce.Finding,
 ) {
 	j.describe(h, p, &f)
-	// A user can move a process from one of these rules to another in every cycle. So each rule has its own clock, and
-	// a shared one with the longest warning goes on.
+	// A user can move a process between these rules in every cycle. So besides the time of each rule there is a shared
+	// time for the longest warning.
 	own, shared := []string{f.ID}, []string{"process/" + processOn(h, p)}
 	for _, whose := range j.ownersOf(h, p, &f) {
 		use := "/" + string(h.Name) + "/" + whose
@@ -142,14 +141,14 @@ func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *e
 	j.Add(f)
 }
 
-// ownersOf are parts of the keys of whose process a finding is about: a person's warning goes on whatever of theirs it
-// is about. All unproved containers of an environment on a device have one together.
+// ownersOf are the parts of keys that name the owner of a process: a person's warning continues with any other process
+// of theirs. All unproved containers of an environment on a device share one.
 func (j *judge) ownersOf(h *judging.HostView, p *snapshot.Process, f *enforce.Finding) (owners []string) {
 	if !p.StartedByUnknown() {
 		if user := cmp.Or(h.UserOf(p), f.User); user != "" {
 			return []string{"user/" + string(user)}
 		}
-		return nil // the host reports nothing about it but its PID
+		return nil // the host reports only its PID
 	}
 	owner, devices := "unproved/", f.Devices
 	if f.Rule == enforce.RuleEnvDevices {
@@ -164,8 +163,8 @@ func (j *judge) ownersOf(h *judging.HostView, p *snapshot.Process, f *enforce.Fi
 	return owners
 }
 
-// processAge ends processes that started too long ago. Each has a warning of its own: another old process says nothing
-// about it.
+// processAge ends processes that started too long ago. Each has its own warning: another old process says nothing about
+// it.
 func (j *judge) processAge(h *judging.HostView) {
 	for i := range h.Snapshot.Processes {
 		p := &h.Snapshot.Processes[i]

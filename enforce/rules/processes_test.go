@@ -69,7 +69,7 @@ func TestUnreadableProcesses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := stated{all: tt.settings, exempt: func(s enforce.Subject) bool { return s.Process != nil && s.Process.Username == "exempted" }}
-			policy.fleet.TellUsers = true
+			policy.fleet.NotifyUsers = true
 			memory := controllerMemory{}
 			plan := memory.Judge(policy, parseCluster(t, tt.host), time.Time{}.Add(time.Hour))
 			if tt.decision == "" {

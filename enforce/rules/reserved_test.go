@@ -176,7 +176,7 @@ func TestCapsBesideReservations(t *testing.T) {
 
 // People are told who has reserved; owners are told what they lack, or what is one too many, once.
 func TestOwnersAreTold(t *testing.T) {
-	policy := stated{fleet: enforce.Fleet{TellUsers: true}, booking: map[snapshot.Username]*snapshot.ReservationRule{"alice": {AtOnce: 1}}}
+	policy := stated{fleet: enforce.Fleet{NotifyUsers: true}, booking: map[snapshot.Username]*snapshot.ReservationRule{"alice": {AtOnce: 1}}}
 	told := func(minute int, memory *controllerMemory, c snapshot.Cluster) (lines []string) {
 		memory.Judge(policy, c, noon(minute))
 		for i := range memory.events {

@@ -8,11 +8,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Hold sets Held of the actions that are held back, and returns the users and hosts affected by a limit, sorted. It
-// holds all actions against a user on a host together (a pair): first the pairs over a limit per user; then, on each
-// host over a limit per host, the largest pair until the rest is within the limit; at last, while the rest is over a
-// limit for the fleet, the largest pair on the host with most actions. So a host that makes up processes, of any number
-// of users, can't stop enforcement on other hosts.
+// Hold sets Held of the actions that limits hold back, and returns what was held, sorted by user and host. It always
+// holds all actions against a user on a host (a pair) together. First it holds pairs over a limit per user, then on
+// each host over a limit per host the largest pairs, and finally, over a limit for the fleet, the largest pairs of the
+// hosts with most actions. So a host that makes up processes, of any number of users, can't stop enforcement on other
+// hosts.
 func Hold(limits Limits, actions []*Item) []Held {
 	if limits.Paused != "" {
 		for _, a := range actions {
@@ -35,22 +35,22 @@ func Hold(limits Limits, actions []*Item) []Held {
 	return count(held, actions)
 }
 
-// group are the actions of the fleet, on a host, or against a user on a host (a pair). It has a limit for those that
-// aren't held.
+// group are the actions of the fleet, on a host, or against a user on a host (a pair). Its limit applies to actions
+// that aren't held.
 type group struct {
 	limit                     Limit
-	prefix, suffix            string // in the reason before it, and of its key in a policy file
-	terminations, detachments int    // that aren't held
+	prefix, suffix            string // of the reason, and of the limit's key in a policy
+	terminations, detachments int    // not held
 	in                        *group // nil for the fleet
 	parts                     []*group
 
-	user    snapshot.Username // of a pair; "" are all unknown users
+	user    snapshot.Username // of a pair; "" for all unknown users
 	host    snapshot.Hostname
 	actions []*Item // of a pair
 }
 
-// groupsOf is the fleet with its hosts, sorted by name, and their pairs, sorted by user. No limit per user is for
-// unknown users, who may be many.
+// groupsOf returns the fleet with its hosts, sorted by name, and their pairs, sorted by user. Unknown users may be
+// many, so no limit per user applies to them.
 func groupsOf(limits Limits, actions []*Item) *group {
 	fleet := &group{limit: limits.Fleet, prefix: "in all "}
 	var host, pair *group
@@ -75,7 +75,7 @@ func groupsOf(limits Limits, actions []*Item) *group {
 	return fleet
 }
 
-// count adds an action to those that aren't held (n = 1), or takes it away (n = -1).
+// count adds (n = 1) or removes (n = -1) an action that isn't held.
 func (g *group) count(a *Item, n int) {
 	for ; g != nil; g = g.in {
 		if a.PID == 0 {
@@ -86,7 +86,7 @@ func (g *group) count(a *Item, n int) {
 	}
 }
 
-// over says which limit is exceeded; "" for none. size is how many actions of a group are of that kind.
+// over returns the exceeded limit, or "", and a function that counts the actions of that kind in a group.
 func (g *group) over() (why string, size func(*group) int) {
 	switch l := g.limit; {
 	case l.Terminations > 0 && g.terminations > l.Terminations:
@@ -99,7 +99,7 @@ func (g *group) over() (why string, size func(*group) int) {
 	return "", nil
 }
 
-// hold holds the largest pairs of a group, on the largest hosts, until the rest is within its limit.
+// hold holds the largest pairs of the largest hosts until the rest is within the limit.
 func (g *group) hold() (all []*Held) {
 	for why, size := g.over(); why != ""; why, size = g.over() {
 		pair := g
@@ -116,13 +116,13 @@ func (g *group) hold() (all []*Held) {
 	return all
 }
 
-// release carries out held actions of the fleet after all, as far as the limits allow. On each host the oldest finding
-// comes first. The hosts take turns, one action each: one that makes up old findings can't use up the limits.
+// allow carries out held actions after all, as far as the limits allow: on each host those of the oldest findings
+// first. Hosts take turns, one action each: one that makes up old findings can't use up the limits.
 func (g *group) allow() {
 	waiting := make([][]*Item, len(g.parts)) // on each host
 	for i, host := range g.parts {
 		for _, pair := range host.parts {
-			if pair.actions[0].Held != nil { // all of a pair are held, or none
+			if pair.actions[0].Held != nil { // a pair is held as a whole
 				waiting[i] = append(waiting[i], pair.actions...)
 			}
 		}
@@ -153,7 +153,7 @@ func (a *Item) allow() {
 	a.Held.partly, a.Held = true, nil
 }
 
-// count counts the actions that are held, and returns what holds some, sorted.
+// count counts the held actions, and returns the groups that have some, sorted.
 func count(held []*Held, actions []*Item) []Held {
 	for _, a := range actions {
 		switch {

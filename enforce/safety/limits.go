@@ -1,5 +1,5 @@
-// Package safety holds back the actions of a plan that are more than the author of a policy can have meant, and names
-// the daemons that are never ended. It is pure, and knows of a plan only which users and hosts its actions are about.
+// Package safety holds back actions of a plan beyond what the author of a policy can have meant, and names daemons that
+// are never ended. It is pure, and knows only the users and hosts of a plan's actions.
 //
 //	held := safety.Hold(limits, actions)
 package safety
@@ -16,24 +16,24 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Limits hold back the actions against a user or on a host that are more than the policy's author can have meant; the
-// zero Limits nothing.
+// Limits hold back more actions against a user or on a host than the policy's author can have meant. The zero Limits
+// hold back nothing.
 type Limits struct {
-	Fleet    Limit  // for a cycle as a whole
-	PerUser  Limit  // for each user on each host
-	PerHost  Limit  // for each host
-	Throttle bool   // carries out the oldest findings' actions up to a limit, where otherwise none is
-	Paused   string // why an operator put all actions on hold; empty if none did
+	Fleet    Limit // in a cycle
+	PerUser  Limit // on each host
+	PerHost  Limit
+	Throttle bool   // carries out actions of the oldest findings up to a limit, instead of none
+	Paused   string // an operator's reason to hold all actions; empty for no hold
 }
 
-// Limit is how much may be done in one cycle; 0 means no limit.
+// Limit is the maximum in a cycle; 0 for none.
 type Limit struct {
 	Terminations int
 	Detachments  int
 }
 
-// Held are the actions against one user on one host that a limit held back. User is empty if unknown, Host in a plan
-// for this machine alone.
+// Held are actions against a user on a host that a limit held back. User is empty if unknown, Host for this machine
+// alone.
 type Held struct {
 	User         snapshot.Username `json:"user,omitempty"`
 	Host         snapshot.Hostname `json:"host,omitempty"`
@@ -41,14 +41,14 @@ type Held struct {
 	Detachments  int               `json:"detachments"`
 	Because      string            `json:"because"`
 
-	// UntilTick says that it is only until the next tick, because of what was done in the same interval.
+	// UntilTick: they are only deferred to the next tick, because of earlier actions in the same interval.
 	UntilTick bool `json:"-"`
 
-	partly bool // others were carried out, as Throttle allows
+	partly bool // Throttle allowed others
 	paused bool // by an operator
 }
 
-// Waits is what a finding waits for that has all of its actions held back.
+// Reason is why a finding with only held actions is pending.
 func (h *Held) Reason() string {
 	if h.paused {
 		return h.Because
@@ -56,7 +56,6 @@ func (h *Held) Reason() string {
 	return "safety limit exceeded: " + h.Because
 }
 
-// String is a line about it.
 func (h Held) String() string {
 	taken := "No action"
 	if h.partly {
@@ -66,7 +65,7 @@ func (h Held) String() string {
 		"%d detachments)", h.Because, taken, h.Whom(), h.Terminations, h.Detachments)
 }
 
-// Whom says against whom, and where, they are.
+// Whom says against whom and where the actions are.
 func (h *Held) Whom() string {
 	whom := "against users who are not known"
 	if h.User != "" {
@@ -80,19 +79,19 @@ func (h *Held) Whom() string {
 
 // Item is a termination or a detachment.
 type Item struct {
-	User   snapshot.Username // against whom it is directed; "" if that isn't known
+	User   snapshot.Username // the target; "" if unknown
 	Host   snapshot.Hostname
 	PID    snapshot.PID         // of a termination; 0 for a detachment
 	Device snapshot.DeviceIndex // of a detachment, from EID
 	EID    snapshot.EnvID
 	Since  time.Time // of its oldest finding
-	Held   *Held     // set by Hold; nil if it is carried out
+	Held   *Held     // set by Hold; nil to carry it out
 
-	of *group // those against the user on the host
+	of *group // its pair
 }
 
-// Protected are the names of daemons that are never ended unless a policy names them: those that carry a machine, our
-// own way in, and NVIDIA's. Every user may choose such a name: the host says which processes go by one rightly
+// Protected are daemons that are never ended unless a policy names them: those that the machine, logins and NVIDIA's
+// driver need. Every user can choose such a name: the host says which processes have one rightly
 // (snapshot.Process.Protected).
 func Protected() []string {
 	return []string{
@@ -103,22 +102,23 @@ func Protected() []string {
 	}
 }
 
-// MaxEventsPerHost is how many findings of a host events are about in an interval, besides those that are acted on: a
-// host may make up processes to fill a log.
+// MaxEventsPerHost limits the findings of a host with events in an interval, besides those acted on: a host may make up
+// processes to fill a log.
 const MaxEventsPerHost = 256
 
-// Tally is what was done and said since the last tick. The limits hold for all of it together: events that come
-// close together do no more. Its maps must not be shared: see Clone.
+// Tally is what was done and said since the last tick. The limits apply to its sum, so frequent events do no more. Its
+// maps must not be shared: see Clone.
 type Tally struct {
 	items               []*Item
-	Announced, Notified map[snapshot.Hostname]int  // how many findings with an event, and messages to users
-	More                map[snapshot.Hostname]bool // hosts of which it was said that they have more findings
-	Held                map[string]bool            // the same of hosts and users with actions held back
-	// Told says by finding how far users were told: what didn't arrive is sent again after the next tick.
+	Announced, Notified map[snapshot.Hostname]int  // findings with an event, and messages to users
+	More                map[snapshot.Hostname]bool // hosts with an EventMore
+	Held                map[string]bool            // hosts and users with an EventHeld
+	// Stages are the stages of findings that users were notified of: a message that didn't arrive is sent again after
+	// the next tick.
 	Stages map[string]int
 }
 
-// Clone is a copy that can be added to.
+// Clone returns a copy that can be changed.
 func (t Tally) Clone() Tally {
 	return Tally{
 		slices.Clip(t.items), cloned(t.Announced), cloned(t.Notified), cloned(t.More), cloned(t.Held), cloned(t.Stages),
@@ -131,8 +131,8 @@ func cloned[K comparable, V any](m map[K]V) map[K]V {
 	return clone
 }
 
-// Allow adds further items, sorted by host, to those of the round, as far as they are within the limits together.
-// It returns those that wait for the next tick: all of a host, if they are too many.
+// Allow adds items, sorted by host, as far as all items of the round stay within the limits. It returns those to defer
+// to the next tick: all of a host, if they are too many.
 func (t *Tally) Allow(limits Limits, items []*Item) (late []*Item) {
 	if len(t.items) == 0 || limits == (Limits{}) || !t.exceeds(limits, items) {
 		t.items = append(t.items, items...)
@@ -155,12 +155,12 @@ func (t *Tally) exceeds(limits Limits, more []*Item) bool {
 	all := make([]*Item, 0, len(t.items)+len(more))
 	for _, a := range slices.Concat(t.items, more) {
 		all = append(all, new(*a)) // which Hold marks
-	}
+	} // for Hold to change
 	return len(Hold(limits, all)) > 0
 }
 
-// Items are the items of orders. since says when the findings behind them began, by their IDs, and target against
-// which user ending a process is directed.
+// Items are the items of orders. since is when the findings began, by ID. target is the user whom ending a process is
+// directed against.
 func Items(orders []order.OfHost, since map[string]time.Time,
 	target func(snapshot.Hostname, *order.Termination) snapshot.Username,
 ) (list []*Item) {

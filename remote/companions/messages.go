@@ -115,7 +115,7 @@ func (m *Messages) batch(notifications []notify.UserMessage, round *controller.R
 		}
 		for _, n := range of[uid] {
 			message.IDs = append(message.IDs, n.ID)
-			if left := n.Due.Sub(round.Now).Milliseconds(); n.Pending && !n.Waits && left > 0 &&
+			if left := n.Due.Sub(round.Now).Milliseconds(); n.Pending && !n.AwaitsHosts && left > 0 &&
 				(message.DueMS == 0 || left < message.DueMS) {
 				message.DueMS = left
 			}

@@ -138,7 +138,7 @@ func (s strict) Settings(q enforce.Query) *enforce.Settings {
 	return &enforce.Settings{NonEnvProcesses: s.only == "" || q.Labels["gpu"] == s.only, Warn: s.warn, Grace: time.Second, Kill: true}
 }
 
-func (s strict) Fleet() enforce.Fleet { return enforce.Fleet{Limits: s.limits, TellUsers: s.notify} }
+func (s strict) Fleet() enforce.Fleet { return enforce.Fleet{Limits: s.limits, NotifyUsers: s.notify} }
 
 // If the answer to an order is lost, its outcomes are unknown, it is not repeated, and
 // the next cycle does what is left.

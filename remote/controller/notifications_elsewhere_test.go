@@ -94,7 +94,7 @@ func (p deviceCap) Account(user snapshot.Username) snapshot.Username {
 	return user
 }
 
-func (deviceCap) Fleet() enforce.Fleet { return enforce.Fleet{TellUsers: true} }
+func (deviceCap) Fleet() enforce.Fleet { return enforce.Fleet{NotifyUsers: true} }
 
 // Who exceeds a cap of all hosts is told on each of them what will happen, and where.
 func TestNotificationsOfACapOnEachHost(t *testing.T) {

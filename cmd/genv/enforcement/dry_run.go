@@ -51,7 +51,7 @@ func (w *cycleWriter) intentions(round *controller.Round) {
 	}
 	for i := range round.Plan.Findings {
 		f := &round.Plan.Findings[i]
-		if !f.Pending || f.Held || f.BlockedBy != "" {
+		if !f.Pending || f.BlockedBy != "" {
 			continue
 		}
 		when := " after more cycles, if it lasts,"
@@ -82,7 +82,7 @@ func wouldBeDone(round *controller.Round) string {
 	all, warned := newFound(), 0
 	for i := range round.Plan.Findings {
 		f := &round.Plan.Findings[i]
-		if all.add(f, nil); f.Pending && !f.Held && f.BlockedBy == "" {
+		if all.add(f, nil); f.Pending && f.BlockedBy == "" {
 			warned++
 		}
 	}
@@ -160,7 +160,7 @@ func (f *userTotals) add(finding *enforce.Finding, uses map[enforce.ProcessRef][
 	if finding.Cap != nil {
 		f.Caps = append(f.Caps, finding.Cap.String())
 	}
-	acts := !finding.Held && finding.BlockedBy == ""
+	acts := finding.BlockedBy == ""
 	process := func(ref enforce.ProcessRef) {
 		f.Hosts, f.processes[ref] = append(f.Hosts, ref.Host), true
 		for _, index := range uses[ref] {

@@ -327,7 +327,7 @@ func (l *loop) enable(c *controller.Options, options *Options) {
 	l.guard.ID, l.guard.By = l.announce(options)
 	l.guard.Interval = options.Interval
 	c.Companions = []controller.Companion{&l.guard}
-	if options.Policy.OfFleet.TellUsers {
+	if options.Policy.OfFleet.NotifyUsers {
 		c.Companions = append(c.Companions, &l.messages)
 	}
 	if send := l.mail.configure(options, mayBegin); send != nil {

@@ -21,7 +21,7 @@ import (
 // A mail names everything, for each kind of notice.
 func TestMailText(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
-	f := notify.UserMessage{Host: "gpu-01", Rule: "idle", Line: "It is idle.", Command: notify.QuotedCommand("python\nx \"y\""), Follows: "GPU 0 will be detached", Pending: true, Waits: true, Since: at, At: at, Advice: "Use it."}
+	f := notify.UserMessage{Host: "gpu-01", Rule: "idle", Line: "It is idle.", Command: notify.QuotedCommand("python\nx \"y\""), Follows: "GPU 0 will be detached", Pending: true, AwaitsHosts: true, Since: at, At: at, Advice: "Use it."}
 	n := Letter{User: "alice", Items: []notify.UserMessage{f}}
 	composed := func() string {
 		subject, body := n.Compose("help@example.org")

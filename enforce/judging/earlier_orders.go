@@ -10,14 +10,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Release notes that a device is detached because it was idle. The processes that still use it are left alone, and not
-// ended for using it without an attachment, until another environment is attached to it, or they compute there.
+// NoteIdleDetached notes that a device is detached for being idle. env-devices spares the processes that still use it
+// until another environment is attached to it, or they compute there.
 func (h *HostView) NoteIdleDetached(d *snapshot.Device, env *EnvView) {
 	h.j.Next.IdleDetached[snapshot.AttachmentKey{Host: h.Name, Device: d.Key(), EID: env.Env.EID}] = true
 }
 
-// giveReleased gives the released devices to the views of their hosts. Indices, as an earlier version or a host without
-// UUIDs had them, are replaced by UUIDs.
+// sortIdleDetached gives the views of hosts their idle-detached devices. It replaces indices by UUIDs: earlier versions
+// and hosts without UUIDs use indices.
 func (j *Judgement) sortIdleDetached() {
 	for key, still := range maps.Clone(j.Next.IdleDetached) {
 		h, inFleet := j.ByName[key.Host]
@@ -38,7 +38,7 @@ func (j *Judgement) sortIdleDetached() {
 	}
 }
 
-// giveSignalled gives the processes that can't be ended, or are left alone, to the views of their hosts.
+// sortTried gives the views of hosts the processes that earlier orders were to end.
 func sortTried[T any](j *Judgement, processes map[snapshot.ProcessKey]T) {
 	for key := range processes {
 		if h, inFleet := j.ByName[key.Host]; !inFleet {
@@ -49,8 +49,8 @@ func sortTried[T any](j *Judgement, processes map[snapshot.ProcessKey]T) {
 	}
 }
 
-// Released reports whether an environment's processes may keep using a device after it was detached, and whether they
-// might until they computed there. A device of unknown UUID may be any.
+// IdleDetached reports whether an environment's processes may still use a device that was detached for being idle, and
+// whether they could until they computed there. A device of unknown UUID may be any.
 func (j *Judgement) IdleDetached(h *HostView, env *EnvView, index snapshot.DeviceIndex) (still, was bool) {
 	d := h.Snapshot.Device(index)
 	if d == nil || len(d.Attachments) > 0 {
@@ -71,7 +71,7 @@ func (j *Judgement) IdleDetached(h *HostView, env *EnvView, index snapshot.Devic
 	return still, was
 }
 
-// computes reports whether a device is known to compute, for this environment alone.
+// computes reports whether a device certainly computes, for this environment alone.
 func (h *HostView) computes(env *EnvView, d *snapshot.Device) bool {
 	below, rule := 1, env.Settings.Idle
 	if rule != nil {
@@ -93,7 +93,7 @@ func (h *HostView) withKey(key string) *snapshot.Device {
 	return snapshot.Find(h.Snapshot.Devices, func(d *snapshot.Device) bool { return d.Key() == key })
 }
 
-// stillUses reports whether an environment's processes use a device without an attachment, or may, if it is unknown.
+// stillUses reports whether an environment's processes use a device without an attachment, or may if it is unknown.
 func (h *HostView) stillUses(eid snapshot.EnvID, key string) bool {
 	env, d := h.Envs[eid], h.withKey(key)
 	if env == nil || d == nil || env.Attached(d.Index) {
