@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -49,6 +50,14 @@ type Attachment struct {
 
 	Since     StartTime `json:"-"` // when its age begins, not before root's last look without it; 0 if unknown
 	Instances []GPUUUID `json:"-"` // of MIG; empty for the whole device
+}
+
+func (a *Attachment) read(r *reader) (Attachment, error) {
+	if a.EID == "" {
+		return *a, errors.New("it has no id")
+	}
+	a.EID = r.id(a.EID)
+	return *a, nil
 }
 
 // Instance is a MIG instance: a part of a device that works as a device.

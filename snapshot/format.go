@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math"
-	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -133,18 +130,12 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	case d.Colons != 0 && d.Colons != colons:
 		return nil, fmt.Errorf("%w: it has %d colons instead of %d", ErrInvalid, colons, d.Colons)
 	}
-	if o := orZero(d.UTCOffset); o < -maxOffset || o > maxOffset {
-		r.leaveOut("utc_offset_s", fmt.Errorf("it is %d seconds", o))
-		d.UTCOffset = nil
-	}
 	s := d.Snapshot
-	cleanText(&r, "boot_id", &s.BootID)
-	cleanText(&r, "state_folder", &s.StateFolder)
+	s.read(&r)
 	if err := cmp.Or(r.parts(&s, d.Processes, d.Environments, d.Devices), r.queue(&s)); err != nil {
 		return nil, err
 	}
-	s.Warnings, s.Guard = append(r.warnings(), keptWarnings(d.Warnings)...), d.Guard.known()
-	s.Trial = d.Trial.Bounded()
+	s.Warnings = append(r.warnings(), keptWarnings(d.Warnings)...)
 	return &s, nil
 }
 
@@ -213,82 +204,4 @@ func keptWarnings(warnings []string) []string {
 		kept = append(kept, fmt.Sprintf("%d more warnings, which are not shown", more))
 	}
 	return kept
-}
-
-// read returns what is valid of the process. An error that wraps ErrInvalid refuses the document.
-func (d *processOf) read(r *reader) (Process, error) {
-	p := cmp.Or(d.Process, &Process{})
-	r.at("", int(p.PID))
-	p.EID, p.Inherited = r.id(orZero(d.EID)), r.id(p.Inherited)
-	p.EnvUnknown = p.EnvUnknown || p.EID == "" && r.claims
-	usage, err := kept(r, d.Usage, "usage", maxDevices, (*usageOf).read, idOfUsage)
-	p.Usage = usage
-	for i := range p.Usage {
-		switch u := &p.Usage[i]; d.Types[u.Index] {
-		case "", TypeCompute, TypeGraphics, TypeComputeGraphics, TypePending:
-			u.Type = d.Types[u.Index]
-		default: // of a newer genv
-			u.Type = TypeCompute
-		}
-	}
-	if p.Unreadable != nil {
-		p.Unreadable.Why = text.Cut(p.Unreadable.Why, maxTextLength)
-	}
-	p.Instances = slices.DeleteFunc(p.Instances, func(uuid GPUUUID) bool {
-		return r.leaveOut("an instance", CheckInstance(uuid))
-	})
-	if len(p.Instances) > maxInstances {
-		err = cmp.Or(err, tooMany(len(p.Instances), "MIG instances", maxInstances))
-	}
-	cleanText(r, "name", &p.Name)
-	cleanText(r, "command", &p.Command)
-	cleanText(r, "private_command", &p.PrivateCommand)
-	cleanText(r, "user", &p.Username)
-	cleanText(r, "protected", &p.Protected)
-	if r.leaveOut("container", CheckText("it", p.Container)) {
-		p.Container = UnnamedContainer
-	}
-	if r.leaveOut("container_info", p.ContainerInfo.check()) {
-		p.ContainerInfo = &ContainerInfo{Unknown: true}
-	}
-	return *p, cmp.Or(checkPID(p.PID), err)
-}
-
-func (d *usageOf) read(*reader) (DeviceUsage, error) {
-	d.DeviceUsage.Index = orZero(d.Index)
-	return d.DeviceUsage, checkIndex(d.Index)
-}
-
-func (d *environmentOf) read(r *reader) (Environment, error) {
-	e := cmp.Or(d.Environment, &Environment{})
-	if e.EID == "" {
-		return *e, errors.New("it has no id")
-	}
-	e.EID = r.id(e.EID)
-	r.at(e.EID, 0)
-	clean(r, "username", &e.Username)
-	if e.UID = NoUID; d.UID != nil {
-		e.UID = *d.UID
-	} else {
-		r.leaveOut("uid", errMissing)
-		e.Username = ""
-	}
-	e.PIDs = slices.DeleteFunc(e.PIDs, func(pid PID) bool { return r.leaveOut("a pid", checkPID(pid)) })
-	e.KernelIDs = slices.DeleteFunc(e.KernelIDs, func(id string) bool {
-		return r.leaveOut("a kernel id", checkID(id))
-	})
-	clean(r, "name", &e.Config.Name)
-	if n := orZero(e.Config.GPUs); n < 0 || n > math.MaxInt32 {
-		r.leaveOut("gpus", fmt.Errorf("it is %d", n))
-		e.Config.GPUs = nil
-	}
-	return *e, nil
-}
-
-func (a *Attachment) read(r *reader) (Attachment, error) {
-	if a.EID == "" {
-		return *a, errors.New("it has no id")
-	}
-	a.EID = r.id(a.EID)
-	return *a, nil
 }

@@ -8,6 +8,9 @@ package snapshot
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -38,6 +41,17 @@ type Snapshot struct {
 	Asked        *Asked         `json:"asked,omitempty"`
 	More         []More         `json:"more,omitempty"`     // what Bound cut
 	Warnings     []string       `json:"warnings,omitempty"` // about problems; a line each
+}
+
+// read leaves out what is not valid of the host's own fields.
+func (s *Snapshot) read(r *reader) {
+	if o := orZero(s.UTCOffset); o < -maxOffset || o > maxOffset {
+		r.leaveOut("utc_offset_s", fmt.Errorf("it is %d seconds", o))
+		s.UTCOffset = nil
+	}
+	cleanText(r, "boot_id", &s.BootID)
+	cleanText(r, "state_folder", &s.StateFolder)
+	s.Guard, s.Trial = s.Guard.known(), s.Trial.Bounded()
 }
 
 // Clock converts a time of this machine's clock to the host's.
@@ -91,6 +105,45 @@ type Process struct {
 	Instances   []GPUUUID `json:"mig,omitempty"`             // MIG instances; Usage has their memory
 }
 
+// read returns what is valid of the process. An error that wraps ErrInvalid refuses the document.
+func (d *processOf) read(r *reader) (Process, error) {
+	p := cmp.Or(d.Process, &Process{})
+	r.at("", int(p.PID))
+	p.EID, p.Inherited = r.id(orZero(d.EID)), r.id(p.Inherited)
+	p.EnvUnknown = p.EnvUnknown || p.EID == "" && r.claims
+	usage, err := kept(r, d.Usage, "usage", maxDevices, (*usageOf).read, idOfUsage)
+	p.Usage = usage
+	for i := range p.Usage {
+		switch u := &p.Usage[i]; d.Types[u.Index] {
+		case "", TypeCompute, TypeGraphics, TypeComputeGraphics, TypePending:
+			u.Type = d.Types[u.Index]
+		default: // of a newer genv
+			u.Type = TypeCompute
+		}
+	}
+	if p.Unreadable != nil {
+		p.Unreadable.Why = text.Cut(p.Unreadable.Why, maxTextLength)
+	}
+	p.Instances = slices.DeleteFunc(p.Instances, func(uuid GPUUUID) bool {
+		return r.leaveOut("an instance", CheckInstance(uuid))
+	})
+	if len(p.Instances) > maxInstances {
+		err = cmp.Or(err, tooMany(len(p.Instances), "MIG instances", maxInstances))
+	}
+	cleanText(r, "name", &p.Name)
+	cleanText(r, "command", &p.Command)
+	cleanText(r, "private_command", &p.PrivateCommand)
+	cleanText(r, "user", &p.Username)
+	cleanText(r, "protected", &p.Protected)
+	if r.leaveOut("container", CheckText("it", p.Container)) {
+		p.Container = UnnamedContainer
+	}
+	if r.leaveOut("container_info", p.ContainerInfo.check()) {
+		p.ContainerInfo = &ContainerInfo{Unknown: true}
+	}
+	return *p, cmp.Or(checkPID(p.PID), err)
+}
+
 // Unreadable says why a process can't be read within limits.
 type Unreadable struct {
 	Why    string `json:"why"`               // as in "its environment has 30 MiB, and at most 2 MiB are read"
@@ -111,6 +164,11 @@ type DeviceUsage struct {
 	Memory Memory      `json:"gpu_memory"`
 	// Type is known only for GPUs with an active display, and not from genv 1.4.3.
 	Type ProcessType `json:"-"` // see processOf
+}
+
+func (d *usageOf) read(*reader) (DeviceUsage, error) {
+	d.DeviceUsage.Index = orZero(d.Index)
+	return d.DeviceUsage, checkIndex(d.Index)
 }
 
 // Environment is a registered environment.
@@ -134,6 +192,32 @@ type Environment struct {
 // Admits says whether a process of this uid (nil if unknown) may be in it: its user's, root's, or an unknown one.
 func (e *Environment) Admits(uid *UID) bool {
 	return uid == nil || *uid == e.UID || *uid == 0 || e.UID == NoUID
+}
+
+func (d *environmentOf) read(r *reader) (Environment, error) {
+	e := cmp.Or(d.Environment, &Environment{})
+	if e.EID == "" {
+		return *e, errors.New("it has no id")
+	}
+	e.EID = r.id(e.EID)
+	r.at(e.EID, 0)
+	clean(r, "username", &e.Username)
+	if e.UID = NoUID; d.UID != nil {
+		e.UID = *d.UID
+	} else {
+		r.leaveOut("uid", errMissing)
+		e.Username = ""
+	}
+	e.PIDs = slices.DeleteFunc(e.PIDs, func(pid PID) bool { return r.leaveOut("a pid", checkPID(pid)) })
+	e.KernelIDs = slices.DeleteFunc(e.KernelIDs, func(id string) bool {
+		return r.leaveOut("a kernel id", checkID(id))
+	})
+	clean(r, "name", &e.Config.Name)
+	if n := orZero(e.Config.GPUs); n < 0 || n > math.MaxInt32 {
+		r.leaveOut("gpus", fmt.Errorf("it is %d", n))
+		e.Config.GPUs = nil
+	}
+	return *e, nil
 }
 
 // EnvConfig is the owner's configuration.
