@@ -12,7 +12,7 @@ import (
 )
 
 // removeDead removes ended processes and kernels, environments without either, and their attachments. Any user can
-// register any process, so a process counts only if it belongs to the environment.
+// register any process, so only those that belong to the environment count.
 func (t *transaction) removeDead() {
 	var registered []system.Kernel
 	for i := range t.files.Environments {
@@ -39,7 +39,7 @@ func (t *transaction) removeDead() {
 	t.forgetAnswers()
 }
 
-// findOwner gives an environment without an owner in envs.json the owner of a registered process.
+// findOwner sets the owner of an environment without one in envs.json: that of a registered process.
 func (t *transaction) findOwner(env *snapshot.Environment) {
 	for _, pid := range env.PIDs {
 		p := t.process(pid)
@@ -50,7 +50,7 @@ func (t *transaction) findOwner(env *snapshot.Environment) {
 	}
 }
 
-// belongs is false if a process is certainly another user's, or root's without the environment's id.
+// belongs is false for another user's process, or root's without the environment's id.
 func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool {
 	now := t.process(pid)
 	switch owner := now.Owner; {
@@ -66,8 +66,7 @@ func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool 
 	return listed && p.UID == 0 && (p.IsUnknown() || owner.Carries(env.EID))
 }
 
-// registerRemaining registers what still runs in environments without a living registered process. Those in unsure
-// stay.
+// registerRemaining registers what still runs in environments without a living process. Those in unsure stay.
 func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure map[snapshot.EnvID]bool) {
 	for _, env := range empty {
 		if t.rebooted(env) {
@@ -91,7 +90,7 @@ func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure m
 	return unsure
 }
 
-// once caches answers, so that a PID repeated a million times in envs.json doesn't delay others.
+// once caches answers, as a PID may be in envs.json a million times.
 func once[K comparable, V any](ask func(K) V) func(K) V {
 	answers := make(map[K]V)
 	return func(k K) V {
@@ -106,7 +105,7 @@ func once[K comparable, V any](ask func(K) V) func(K) V {
 
 const namesWithin = 5 * time.Second
 
-// flagOwners marks environments with processes of other owners. It runs without the lock, as names can take seconds.
+// flagOwners marks environments with processes of others. It needs no lock: names can take seconds.
 func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()
@@ -132,7 +131,7 @@ func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 	}
 }
 
-// nameOwners names the environments' users, first those with a registered process.
+// nameOwners names the users, first those with a registered process.
 func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snapshot.UID]bool) {
 	const maxUnproven = 64 // users without one are looked up: anyone can write any uid
 	unproven, unnamed := 0, 0
@@ -167,7 +166,7 @@ func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snaps
 	}
 }
 
-// ownersDiffer says whether the owners of processes contradict the uid. Root may own some, but not all.
+// ownersDiffer: the processes' owners contradict the uid. Root may own some, but not all.
 func ownersDiffer(uid snapshot.UID, owners []snapshot.UID) bool {
 	own := false
 	for _, o := range owners {

@@ -39,7 +39,7 @@ func (t *transaction) load(ctx context.Context) {
 	t.markFiles()
 }
 
-// expects says whether a missing file is lost: it was in root's folder, or root saw it since boot.
+// expects: a missing file is lost, as it was in root's folder, or root saw it since boot.
 func (t *transaction) expects(file state.File) bool {
 	if file == state.Envs {
 		return t.dir.owned || t.seen.At != 0
@@ -61,7 +61,7 @@ func resetCommand(file state.File) string {
 	return "`sudo genv " + strings.TrimSuffix(file.String(), ".json") + " --reset`"
 }
 
-// markFiles maps the environments' uids, as 1.4.3 registers them, to accounts, and calls Mark.
+// markFiles maps uids to accounts, as 1.4.3 doesn't, and calls Mark.
 func (t *transaction) markFiles() {
 	for i := range t.files.Environments {
 		env := &t.files.Environments[i]
@@ -76,8 +76,8 @@ func (t *transaction) markFiles() {
 
 func (t *transaction) loadError() error { return cmp.Or(t.errs[:]...) }
 
-// loadFile reads a file, several times if needed: 1.4.3 writes in place, and may do so without the lock. A part of
-// devices.json isn't enough: a skipped attachment would look like none.
+// loadFile reads a file, repeatedly if needed: 1.4.3 writes in place, perhaps without the lock. Of devices.json it
+// needs everything: a skipped attachment would look like none.
 func (t *transaction) loadFile(ctx context.Context, file state.File) error {
 	const attempts, pause = 5, 10 * time.Millisecond
 	var before []byte
@@ -136,7 +136,7 @@ func (t *transaction) writeChanges() (next state.Contents, err error) {
 	return next, t.replace(changed)
 }
 
-// checkReadable refuses contents that couldn't be read back, so that no request can corrupt the state files.
+// checkReadable refuses unreadable contents, so that no request can corrupt the state files.
 func checkReadable(file state.File, data []byte) error {
 	if len(data) > maxFileSize {
 		return state.Refuse("%s would be larger than %d MiB", file, maxFileSize>>20)
@@ -152,8 +152,8 @@ func checkReadable(file state.File, data []byte) error {
 	return nil
 }
 
-// replace writes the files that are not nil, all or none: staged, synced, then renamed, envs.json first. If it is
-// killed between the renames, the next reader removes attachments without an environment.
+// replace writes the non-nil files, all or none: staged, synced, then renamed, envs.json first. If killed in between,
+// the next reader removes attachments without an environment.
 func (t *transaction) replace(next state.Contents) (err error) {
 	var files []folder.Staged
 	defer func() {

@@ -20,7 +20,7 @@ func byPID(list []system.RunningProcess) map[snapshot.PID]system.RunningProcess 
 	return processes
 }
 
-// members are the living processes of a user that carry environments, oldest first.
+// members are a user's living processes that carry environments, oldest first.
 type members struct {
 	of     map[snapshot.EnvID][]system.RunningProcess // at most maxSuccessors each
 	unsure bool                                       // there may be more
@@ -55,8 +55,8 @@ func membersOf(
 
 var errNoClaim = errors.New("the environ doesn't say the environment")
 
-// lineage yields a process, its ancestors of the same user, and its session leader. The leader may have ended, but its
-// PID isn't reused before the session ends.
+// lineage yields a process, its ancestors of the same user, and its session leader. That may have ended, but its PID
+// isn't reused before the session ends.
 func lineage(p system.RunningProcess, own map[snapshot.PID]system.RunningProcess) iter.Seq2[snapshot.Relative, error] {
 	const maxAncestors = 256
 	uid := func() (snapshot.UID, error) { return p.UID, nil }
@@ -75,7 +75,7 @@ func lineage(p system.RunningProcess, own map[snapshot.PID]system.RunningProcess
 	}
 }
 
-// registered is the register of the state files, with one more process in an environment.
+// registered is the files' register with one more process in an environment.
 func (t *transaction) registered(also snapshot.PID, in snapshot.EnvID) *snapshot.Register {
 	environments := slices.Clone(t.files.Environments)
 	for i := range environments {
@@ -86,7 +86,7 @@ func (t *transaction) registered(also snapshot.PID, in snapshot.EnvID) *snapshot
 	return snapshot.NewRegister(environments, t.startTimes(), t.files.Answers)
 }
 
-// membersByUser is membersOf for the environments' users. complete is false if processes may be hidden.
+// membersByUser is membersOf per user. complete: no process is hidden.
 func (t *transaction) membersByUser(environments []*snapshot.Environment) (
 	of func(*snapshot.Environment) members, complete bool,
 ) {
@@ -126,9 +126,9 @@ var loginPrograms = []string{
 	"fusermount", "fusermount3", "sudo", "su", "login",
 }
 
-// findSuccessors returns the processes that keep an environment alive after one leaves. The leaving process, the asking
-// one and those between, such as the subshell of $(…), don't count. If there are none and a process couldn't be read in
-// time, the leaving one stays registered.
+// findSuccessors returns the processes that keep an environment alive after one leaves. The leaving and the asking
+// process, and those between, such as the subshell of $(…), don't count. If there are none and one couldn't be read in
+// time, the leaving one stays.
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
 	list := t.running.processes(env.UID)
 	path := processesUpTo(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
@@ -141,7 +141,7 @@ func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot
 	return t.register(m.of[env.EID])
 }
 
-// processesUpTo returns a process and its ancestors up to the given one, or just the process if that isn't an ancestor.
+// processesUpTo returns a process and its ancestors up to the given one, or just the process if that is none.
 func processesUpTo(list []system.RunningProcess, ancestor, pid snapshot.PID) map[snapshot.PID]bool {
 	processes := byPID(list)
 	path := map[snapshot.PID]bool{pid: true}
@@ -155,8 +155,8 @@ func processesUpTo(list []system.RunningProcess, ancestor, pid snapshot.PID) map
 	return path
 }
 
-// running is what /proc says about processes and kernels. Users can make reading slow, so it isn't read under the lock:
-// a transaction that needs more ends with errUnread and restarts. What stays unread is unknown.
+// running is what /proc says. Users can make reading slow, so it isn't read under the lock: a transaction that needs
+// more ends with errUnread and restarts. What stays unread is unknown.
 type running struct {
 	system   system.System
 	readings int
@@ -185,7 +185,6 @@ func (s *Store) afterReading(transaction func(*running) error) error {
 	}
 }
 
-// processes lists the living processes of some users, as far as known.
 func (r *running) processes(users ...snapshot.UID) []system.RunningProcess {
 	const maxReadings = 3
 	if !r.covers(users...) {

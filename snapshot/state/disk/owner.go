@@ -29,7 +29,7 @@ const (
 
 const OwnerSchema = "genv.owner/1" // version of the files in root's folder
 
-// Ownership says that root owns a host's state: users ask its service, and the state folder is a copy for 1.4.3.
+// Ownership: root owns a host's state. Users ask its service, and the state folder is a copy for 1.4.3.
 type Ownership struct {
 	Schema   string    `json:"schema"`
 	StateDir string    `json:"state_dir"`
@@ -37,14 +37,14 @@ type Ownership struct {
 	Reserves bool      `json:"reserves,omitempty"` // a list of reservations was written: if missing, it is lost
 }
 
-// Owner is nil where all users write the state files. After an error, don't read or write them.
+// Owner is nil where all users write the state files. After an error, don't touch them.
 func (s *Store) Owner() (*Ownership, error) {
 	dir, owner, err := s.openOwned()
 	dir.Close()
 	return owner, err
 }
 
-// OwnedDir is the folder of the state files if root owns them, else empty. The error is Owner's.
+// OwnedDir is the folder of root's state files, or "". The error is Owner's.
 func (s *Store) OwnedDir() (string, error) {
 	if owner, err := s.Owner(); owner == nil || err != nil {
 		return "", err
@@ -52,7 +52,7 @@ func (s *Store) OwnedDir() (string, error) {
 	return s.OwnedPath(), nil
 }
 
-// MayWrite says whether this process may change the state files: root doesn't own them, or this is root.
+// MayWrite says whether this process may change the state files.
 func (s *Store) MayWrite() bool {
 	dir, owner, err := s.openOwned()
 	if err != nil || owner == nil {
@@ -65,7 +65,6 @@ func (s *Store) MayWrite() bool {
 // OwnedPath is where root keeps the state files if it owns them.
 func (s *Store) OwnedPath() string { return filepath.Join(s.RootDir, ownedName) }
 
-// openOwned opens root's folder of state files; all nil if there is none.
 func (s *Store) openOwned() (*folder.Folder, *Ownership, error) {
 	if s.RootDir == "" {
 		return nil, nil, nil
@@ -111,7 +110,7 @@ type stateDir struct {
 	owned bool // by root
 }
 
-// mode returns owned in root's folder, else the mode of files that all users write.
+// mode is owned in root's folder, else that of files for all users.
 func (d stateDir) mode(owned uint32) uint32 {
 	if d.owned {
 		return owned
@@ -128,7 +127,7 @@ func (s *Store) open() (stateDir, error) {
 	return stateDir{dir, false}, err
 }
 
-// Where returns the folder of the state files. The error is Owner's, or wraps folder.ErrTampered.
+// Where is the folder of the state files. The error is Owner's, or wraps folder.ErrTampered.
 func (s *Store) Where() (dir string, owned bool, err error) {
 	if dir, err := s.OwnedDir(); dir != "" || err != nil {
 		return dir, true, err
@@ -136,7 +135,7 @@ func (s *Store) Where() (dir string, owned bool, err error) {
 	return s.dir, false, s.tampered()
 }
 
-// RootDir is the folder of root's notes about state folders, and of the state that root owns.
+// RootDir is the folder of root's notes, and of the state that root owns.
 func RootDir(getenv func(string) string) string {
 	return cmp.Or(getenv("GENV_ROOT_DIR"), "/var/lib/genv")
 }
@@ -150,7 +149,7 @@ func (s *Store) path() string {
 	return s.dir
 }
 
-// rootName names the folder of root's notes about a state folder: readable, and unique by a hash.
+// rootName of a state folder is readable, and unique by a hash.
 func rootName(path string) string {
 	readable := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -178,14 +177,14 @@ func (s *Store) openNotes(name string, create bool) (*folder.Folder, error) {
 	return sub, err
 }
 
-// makeRoot creates the folder of root's notes. Where it can't, as on a read-only file system, there are none.
+// makeRoot creates the folder of root's notes, or there are none, as on a read-only file system.
 func makeRoot(path string) {
 	if os.MkdirAll(filepath.Dir(path), 0o755) == nil && os.Mkdir(path, 0o755) == nil {
 		_ = os.Chmod(path, 0o755) // despite the umask
 	}
 }
 
-// keepsNotes says whether this process keeps root's notes: it is root or, on a simulated host, their owner.
+// keepsNotes: this process is root or, on a simulated host, owns root's notes.
 func (s *Store) keepsNotes() bool {
 	if s.RootDir == "" || !s.System.Namespaces().Known() {
 		return false
@@ -197,7 +196,7 @@ func (s *Store) keepsNotes() bool {
 	return int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
 }
 
-// openShared opens the state folder of all users. Root touches no file system that a user mounted there.
+// openShared opens the state folder of all users. Root doesn't touch a user's mount there.
 func (s *Store) openShared() (*folder.Folder, error) {
 	if !s.keepsNotes() {
 		return folder.Open(s.dir)
@@ -227,7 +226,7 @@ func RunDir(getenv func(string) string) string {
 	return "/run/genv"
 }
 
-// RootFile names a JSON file about a state folder: simulated hosts on one machine each have their own.
+// RootFile names a JSON file about a state folder: simulated hosts each have their own.
 func RootFile(getenv func(string) string, name string) string {
 	if clean := filepath.Clean(Dir(getenv)); clean != DefaultDir {
 		sum := sha256.Sum256([]byte(clean))
@@ -254,7 +253,7 @@ var reservations = folder.Note[reservationNote]{
 	},
 }
 
-// Reservations are those of this host. The error is fs.ErrNotExist unless root owns the state.
+// Reservations of this host; fs.ErrNotExist unless root owns the state.
 func (s *Store) Reservations() ([]snapshot.Reservation, error) {
 	dir, owner, err := s.openOwned()
 	if err != nil || owner == nil {
@@ -269,7 +268,7 @@ func (s *Store) Reservations() ([]snapshot.Reservation, error) {
 	return note.Reservations, err
 }
 
-// SaveReservations replaces the reservations. Only root's service calls it.
+// SaveReservations is only for root's service.
 func (s *Store) SaveReservations(list []snapshot.Reservation) error {
 	if err := reservations.Write(s.OwnedPath(), reservationNote{reservationsSchema, list}); err != nil {
 		return err

@@ -30,7 +30,7 @@ type folderAccess struct {
 	now, noted folderNote
 }
 
-// accessTo says what this process may do with the state folder. With force, root claims it. The caller closes root.
+// accessTo says what this process may do. With force, root claims the folder. The caller closes root.
 func (s *Store) accessTo(dir stateDir, force bool) folderAccess {
 	if s.RootDir == "" {
 		return folderAccess{mayClean: true}
@@ -65,7 +65,7 @@ func (s *Store) accessTo(dir stateDir, force bool) folderAccess {
 	return a
 }
 
-// notesOf opens the folder of root's note: root's own state folder, if it owns the files. It is nil if there is none.
+// notesOf opens the folder of root's note, or of root's state files; nil if there is none.
 func (s *Store) notesOf(dir stateDir, create bool) (*folder.Folder, error) {
 	if dir.owned {
 		return folder.OpenExisting(dir.Path)
@@ -77,7 +77,7 @@ func (s *Store) notesOf(dir stateDir, create bool) (*folder.Folder, error) {
 	return root, nil
 }
 
-// isOwn says whether a state folder is on this container's own file system, or on the mount of root's notes.
+// isOwn: a state folder is on this container's own file system, or the mount of root's notes.
 func (s *Store) isOwn(dir stateDir) bool {
 	if dir.owned || system.IsOwn(system.Mountinfo(system.RealProc), dir.Path) {
 		return true
@@ -104,8 +104,7 @@ func (a folderAccess) deny(dir stateDir, why string) folderAccess {
 
 const resetHint = "; where no other machine or container uses it, `sudo genv envs --reset` starts it over for this one"
 
-// refusal says why the PIDs may not be of our namespaces, and the next step; empty if they are. Only root's note allows
-// it.
+// refusal says why the PIDs may not be of our namespaces, and the next step. Only root's note allows them.
 func (n folderNote) refusal(outside *folderNote, isRoot, isOwn bool) (why, step string) {
 	ours := outside != nil && n.sameFolder(outside)
 	switch {
@@ -166,7 +165,7 @@ func (s *Store) Examine() (Examination, error) {
 	return found, nil
 }
 
-// seenFile is root's note about a state folder: its identity, boot and namespaces, and what root saw there.
+// seenFile is root's note about a state folder: which it is, and what root saw there.
 const seenFile = "seen.json"
 
 type folderNote struct {
@@ -225,7 +224,7 @@ func (t *transaction) look(start snapshot.StartTime) state.RootNote {
 	return next
 }
 
-// startOf returns when a registered process started. If the note has another start, the PID was registered again.
+// startOf is a registered process's start. If the note has another, the PID was registered again.
 func (t *transaction) startOf(env *snapshot.Environment, pid snapshot.PID) snapshot.StartTime {
 	if start := t.starts[pid]; start != 0 {
 		return start
@@ -247,7 +246,7 @@ func (t *transaction) noteLook(start snapshot.StartTime) {
 	t.seen = next
 }
 
-// ended says whether a registered process has ended. A PID without a note means its present process.
+// ended: a registered process has ended. A PID without a note is its present process.
 func (t *transaction) ended(env *snapshot.Environment, pid snapshot.PID) bool {
 	now := t.process(pid)
 	if now.Liveness == system.Gone {
@@ -273,7 +272,7 @@ type answersNote struct {
 	Answers []snapshot.Answer `json:"answers"`
 }
 
-// readAnswers reads the answers of this boot. A bad file counts as empty, which is harmless.
+// readAnswers reads this boot's answers. A bad file is harmless.
 func (t *transaction) readAnswers() {
 	const maxAnswersFile = 4 << 20 // bytes
 	var n answersNote
@@ -282,7 +281,7 @@ func (t *transaction) readAnswers() {
 	}
 }
 
-// writeAnswers doesn't sync and ignores errors, as the file is optional.
+// writeAnswers neither syncs nor fails: the file is optional.
 func (t *transaction) writeAnswers() {
 	n := answersNote{BootID: t.System.BootID()}
 	for _, a := range t.files.Answers {
@@ -302,7 +301,7 @@ func (t *transaction) forgetAnswers() {
 	})
 }
 
-// Remember keeps what root's look found out about processes, for when they no longer show it.
+// Remember keeps what root found out about processes, for when they no longer show it.
 func (s *Store) Remember(ctx context.Context, answers []snapshot.Answer) error {
 	const rememberWithin = 200 * time.Millisecond // for the lock; the next look retries
 	if os.Geteuid() != 0 || !s.MayWrite() {

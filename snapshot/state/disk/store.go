@@ -41,25 +41,25 @@ const DefaultDir = "/var/tmp/genv" // unless GENV_TMPDIR is set
 // Dir returns the state folder.
 func Dir(getenv func(string) string) string { return cmp.Or(getenv("GENV_TMPDIR"), DefaultDir) }
 
-// Config connects a Store to the machine. The zero value is for a real machine without root's notes.
+// Config connects a Store to the machine. Zero: a real machine without root's notes.
 type Config struct {
 	System      system.System    // nil: /proc
 	Now         func() time.Time // nil: system.Now
 	LockTimeout time.Duration    // for the lock of the state files; 0: 10 s
 	RootDir     string           // see RootDir; empty: no root's notes, and all PIDs are of our namespaces
-	// Username names a uid; "" for none. Environments get that name, and OwnerMismatch if the file's differs. It is
-	// called without a lock. Nil: not asked.
+	// Username names a uid; "" for none. Environments get that name, and OwnerMismatch if the file's differs. No lock
+	// is held. May be nil.
 	Username func(context.Context, snapshot.UID) snapshot.Username
-	// Lacks says that a uid certainly has no account. It is called like Username; nil: not asked.
+	// Lacks says that a uid certainly has no account. No lock is held. May be nil.
 	Lacks func(context.Context, snapshot.UID) bool
 	Mark  func(*state.Files) // adds what is kept elsewhere, after each read; may be nil
-	// Keeps says whether root recorded that a process, such as a container's init, keeps an environment alive. Start is
-	// 0 if unknown. It is called under the lock; may be nil.
+	// Keeps: root recorded that a process, such as a container's init, keeps an environment alive. Start is 0 if
+	// unknown. The lock is held. May be nil.
 	Keeps     func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
 	Contained bool // in a container of genv's runtime, which expects foreign PIDs
 }
 
-// Store reads and writes the state files of a folder, safely for concurrent goroutines and processes.
+// Store is safe for concurrent goroutines and processes.
 type Store struct {
 	Config // not changed after New
 	dir    string
@@ -67,7 +67,7 @@ type Store struct {
 	step   func(string)  // for tests: called between the steps of a write
 }
 
-// New returns the Store of a folder, which is created on first use.
+// New returns the Store of a folder, which the first use creates.
 func New(dir string, o Config) *Store {
 	if o.System == nil {
 		o.System = system.New(proc.FS{}, nss.Passwd{})
@@ -79,9 +79,9 @@ func New(dir string, o Config) *Store {
 	return &Store{Config: o, dir: dir, step: func(string) {}}
 }
 
-// Read returns the state files after a cleanup of what has ended. Like 1.4.3, it writes the cleanup back, or warns. If
-// root can't get the lock for some seconds, it reads without it and writes nothing. With state.ErrNoDevices the
-// environments are valid. The error may wrap ErrBusy, ErrCorrupt, ErrLost or folder.ErrUnsafe.
+// Read returns the state files after a cleanup, which it writes back like 1.4.3, or warns. Root, after seconds without
+// the lock, reads without it and writes nothing. With state.ErrNoDevices the environments are valid. The error may wrap
+// ErrBusy, ErrCorrupt, ErrLost or folder.ErrUnsafe.
 func (s *Store) Read(ctx context.Context) (state.Files, error) {
 	files, _, err := s.read(ctx)
 	return files, err
@@ -93,7 +93,7 @@ func (s *Store) read(ctx context.Context) (state.Files, Versions, error) {
 	return files, t.versions, err
 }
 
-// readable turns a write error into a warning, as the contents are known.
+// readable makes a write error a warning, as the contents are known.
 func (t *transaction) readable(err error) error {
 	if errors.Is(err, errUnwritten) {
 		t.files.Warn("the state could be read but not written: %v", err)
@@ -130,14 +130,14 @@ func (s *Store) finish(ctx context.Context, t *transaction, err error) (state.Fi
 	return t.files, err
 }
 
-// Update reads the files under the lock like Read, calls change, and writes the differences. Any error, also of change,
-// leaves the files intact. change is called again if processes must be read first.
+// Update reads the files under the lock like Read, calls change, and writes the differences. Errors, also of change,
+// leave the files intact. change runs again if processes must be read first.
 func (s *Store) Update(ctx context.Context, change func(*state.Files) error) error {
 	_, err := s.update(ctx, s.LockTimeout, change)
 	return err
 }
 
-// TryWrite tests whether the state files can be written. A missing folder is no error.
+// TryWrite tests whether the state files are writable. A missing folder is no error.
 func (s *Store) TryWrite() error {
 	path, _, err := s.Where()
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *Store) TryWrite() error {
 	return dir.TryWrite()
 }
 
-// RegisterDevices merges what nvidia-smi found (Files.MergeDevices). It is Read where only root may do that.
+// RegisterDevices merges nvidia-smi's devices, or is Read where only root may.
 func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
 	if !s.MayWrite() { // root's genv registers them
 		return s.Read(ctx)
@@ -163,7 +163,7 @@ func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 	return s.finish(ctx, t, t.readable(err))
 }
 
-// Reset replaces a state file, even a corrupt one, with one without environments, or with just the found devices.
+// Reset replaces a state file, even a corrupt one, with none of its environments, or just the found devices.
 func (s *Store) Reset(ctx context.Context, name state.File, found ...snapshot.Device) error {
 	var fresh state.Files
 	fresh.MergeDevices(found)
@@ -192,7 +192,7 @@ func (s *Store) Reset(ctx context.Context, name state.File, found ...snapshot.De
 	})
 }
 
-// Folder identifies the state folder by device and inode, such as "8:1/131". owned is nil if unknown.
+// Folder identifies the state folder, such as "8:1/131" (device and inode). owned is nil if unknown.
 func (s *Store) Folder() (id string, owned *bool, err error) {
 	dir, isOwned, err := s.Where()
 	if dir != "" {
@@ -237,7 +237,7 @@ func (e *BusyError) held() string { return e.Path + " is locked by " + e.Holder.
 // Unwrap makes errors.Is find ErrBusy and the context's error.
 func (e *BusyError) Unwrap() []error { return []error{ErrBusy, e.Cause} }
 
-// Cache is a Store that reads without a lock while files and processes are unchanged. It is safe for concurrent use.
+// Cache is a Store that reads without a lock while nothing changed. It is safe for concurrent use.
 type Cache struct {
 	*Store
 
@@ -287,7 +287,7 @@ func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	return c.copy(), err
 }
 
-// RegisterDevices is Store.RegisterDevices. It may change only root's note, which the versions don't show.
+// RegisterDevices is Store.RegisterDevices. The versions don't show a change of only root's note.
 func (c *Cache) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -313,7 +313,7 @@ func (c *Cache) upToDate() bool {
 	return true
 }
 
-// VersionsIn returns the Versions of a folder, without following links.
+// VersionsIn doesn't follow links.
 func VersionsIn(dir string) (v Versions) {
 	for i, file := range stateFiles {
 		if unix.Lstat(filepath.Join(dir, file.String()), &v[i]) != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// TakeOver makes the state files root's: it reads them like Update, under the lock that every genv takes, and writes
-// them to root's folder. An interruption changes nothing. It needs root. move, if not nil, moves more under the lock.
-// done is false if root owned the state already. warnings has a line each. The error may wrap those of Read.
+// TakeOver makes the state files root's: it reads them like Update, under everybody's lock, and writes them to root's
+// folder. An interruption changes nothing. It needs root. move, if not nil, moves more under the lock. done is false if
+// root owned them. warnings has a line each. Errors are Read's.
 func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (done bool, warnings []string, err error) {
 	if s.RootDir == "" {
 		return false, nil, errors.New("without a folder for root's notes, the state can't be taken over")
@@ -49,7 +49,7 @@ func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (do
 	return done, warnings, err
 }
 
-// moveToRoot makes the state files root's. The note about the owner is last: without it, the rest doesn't count.
+// moveToRoot writes the note about the owner last: without it, the rest doesn't count.
 func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 	dir, err := t.makeOwned()
 	if err != nil {
@@ -85,7 +85,7 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 	return nil
 }
 
-// makeOwned opens root's folder for the state files, and removes remains of an earlier takeover.
+// makeOwned opens root's folder, without remains of an earlier takeover.
 func (s *Store) makeOwned() (*folder.Folder, error) {
 	makeRoot(s.RootDir)
 	all, err := folder.OpenTrusted(s.RootDir)
@@ -114,8 +114,8 @@ func (s *Store) checkOther(dir *folder.Folder) error {
 	return nil
 }
 
-// HandOver reverses TakeOver: all users may write the state files again. If interrupted, call it again. It needs root,
-// and no service may run.
+// HandOver reverses TakeOver: all users may write again. If interrupted, call it again. It needs root, and no running
+// service.
 func (s *Store) HandOver(ctx context.Context, move func(*state.Files) error) (done bool, err error) {
 	_, err = s.transact(ctx, s.LockTimeout, func(t *transaction) error {
 		if !t.dir.owned {
@@ -175,7 +175,7 @@ func (t *transaction) moveBack(move func(*state.Files) error) error {
 	return nil
 }
 
-// unseal lets all users write the state folder and the copy again, but no other files that a user moved there.
+// unseal makes the state folder and the copy writable again, but no other files that a user moved there.
 func unseal(dir *folder.Folder) error {
 	if st, err := dir.Status(); err != nil || st.Mode&0o002 != 0 {
 		return err
@@ -205,7 +205,7 @@ func unseal(dir *folder.Folder) error {
 	return dir.Own(0o777)
 }
 
-// Publish mends the copy of root's state files for 1.4.3. It fails if the folder was replaced.
+// Publish mends the copy for 1.4.3. It fails if the folder was replaced.
 func (s *Store) Publish() error {
 	dir, owner, err := s.openOwned()
 	if owner == nil || err != nil {
@@ -229,8 +229,8 @@ func (s *Store) Publish() error {
 	return s.publish(contents, false)
 }
 
-// publish writes the copy to the state folder, where only root may write. All may lock the lock files, as 1.4.3 locks
-// to read. The caller holds the lock of root's files.
+// publish writes the copy, in a folder only for root. All may lock the lock files: 1.4.3 locks to read. The lock of
+// root's files is held.
 func (s *Store) publish(contents state.Contents, durable bool) (err error) {
 	dir, err := s.openShared()
 	if err != nil {
@@ -290,7 +290,7 @@ func seal(dir *folder.Folder) error {
 
 func sealed(st *unix.Stat_t) bool { return int(st.Uid) == os.Geteuid() && st.Mode&0o7777 == 0o755 }
 
-// ownLocks makes the folder of device locks root's. It has a file per device that all may lock and none can replace.
+// ownLocks makes the folder of device locks root's, with a file per device that all may lock and none can replace.
 func (s *Store) ownLocks(dir *folder.Folder, devices []byte) error {
 	locks, err := dir.SharedSub(locksName)
 	if errors.Is(err, folder.ErrUnsafe) {
@@ -316,8 +316,8 @@ func (s *Store) ownLocks(dir *folder.Folder, devices []byte) error {
 	return err
 }
 
-// ownLock makes a lock file root's. The file stays the same, as a user may hold it, unless a user may have moved it
-// here: it can't be locked, or not all may read its content.
+// ownLock makes a lock file root's. It stays the same file, as a user may hold it, unless a user may have moved it
+// here: it can't be locked, or not all may read it.
 func (s *Store) ownLock(dir *folder.Folder, name string) error {
 	if err := dir.Ensure(name, folder.SharedMode); err != nil {
 		return err

@@ -38,7 +38,7 @@ type transaction struct {
 	rootProcesses func() map[snapshot.PID]system.RunningProcess // root's processes, listed once
 }
 
-// begin reads root's note and the access to the folder. The caller closes access.root.
+// begin reads root's note. The caller closes access.root.
 func (s *Store) begin(dir stateDir, known *running) *transaction {
 	t := &transaction{
 		Store: s, dir: dir, access: s.accessTo(dir, false), process: once(s.System.Process), running: known,
@@ -148,7 +148,7 @@ func (t *transaction) clean() error {
 
 const readerTimeout = 2 * time.Second // for root to get the lock: any user can hold it
 
-// updateOrRead is update. If root can't get the lock soon, it only changes what it returns.
+// updateOrRead is update. If root gets no lock soon, it changes only what it returns.
 func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) error) (*transaction, error) {
 	timeout := s.LockTimeout
 	if s.keepsNotes() {
@@ -167,9 +167,8 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 	return t, err
 }
 
-// readUnlocked reads the files without the lock, and writes nothing. Files are replaced as a whole, so two equal
-// readings are as good as the lock; otherwise the error is busy. For root's files busy is nil, and the last reading
-// counts.
+// readUnlocked reads without the lock, and writes nothing. Files are replaced as a whole, so two equal readings are as
+// good; otherwise it returns busy. For root's files busy is nil, and the last reading counts.
 func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*transaction) error,
 ) (t *transaction, err error) {
 	err = s.afterReading(func(known *running) error {
@@ -269,7 +268,7 @@ func lock(ctx context.Context, dir *folder.Folder, name string, mode uint32) (*o
 	return nil, &BusyError{Path: dir.Join(name), Cause: ctx.Err()}
 }
 
-// unlock releases the lock at once, even if a starting child process still has the descriptor.
+// unlock works at once, even if a starting child still has the descriptor.
 func unlock(file *os.File) {
 	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
 	_ = file.Close()
@@ -280,8 +279,8 @@ const locksName = "devices"
 // LockOf names the lock file of a device.
 func LockOf(index snapshot.DeviceIndex) string { return index.String() + ".lock" }
 
-// LockDevices takes the locks of devices in index order, or fails with a BusyError when ctx ends. They are held until
-// release or the end of the process. flock(1) and the SDK of 1.4.3 use the same files.
+// LockDevices takes devices' locks in index order, until release or the process ends. It fails with a BusyError when
+// ctx ends. flock(1) and 1.4.3's SDK use the same files.
 func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex) (release func(), err error) {
 	parent, err := folder.Open(s.dir)
 	if err != nil {

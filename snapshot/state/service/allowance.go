@@ -19,7 +19,7 @@ type Allowance struct {
 	Page    string `json:"page,omitempty"`    // where people see all hosts; empty if unknown
 	Rules   []Rule `json:"rules,omitempty"`   // for everyone whose Person has none
 	Caps    []Cap  `json:"caps,omitempty"`
-	// People are those with processes or environments here, and those who asked lately. All others are unknown.
+	// People are those with processes or environments here, or who asked lately. Others are unknown.
 	People   map[snapshot.UID]Person           `json:"people,omitempty"`
 	Offers   map[string][]snapshot.DeviceIndex `json:"offers,omitempty"`   // GPUs freed for waits, by wait ID
 	Possible map[string]int                    `json:"possible,omitempty"` // GPUs that waits can get, if too few
@@ -35,7 +35,7 @@ type Allowance struct {
 // CapsUnknown is shown to people while an Allowance is Unknown.
 const CapsUnknown = "your caps are unknown yet: try again in a minute"
 
-// Unknown says that the controller hasn't yet said what holds for the person who asked.
+// Unknown: the controller hasn't yet said what holds for the person who asked.
 func (a *Allowance) Unknown() bool { return !a.Expired && len(a.People) == 0 }
 
 // Rule is a setting of the policy, as `genv policy explain` prints it.
@@ -64,7 +64,7 @@ type Person struct {
 	Reservable *Reservable `json:"booking,omitempty"` // what the person may reserve; nil for nothing
 }
 
-// CapUse is what counts toward a cap, for a person or for those who share it.
+// CapUse is what counts toward a cap, for a person or those who share it.
 type CapUse struct {
 	Cap       int                 `json:"cap"` // index into Allowance.Caps
 	Limit     int64               `json:"limit"`
@@ -83,13 +83,13 @@ func (c Client) Allow(ctx context.Context, a Allowance) error {
 	return err
 }
 
-// Allowance returns what the host was told about the calling user only; nil for nothing.
+// Allowance returns what the host was told about the calling user; nil for nothing.
 func (c Client) Allowance(ctx context.Context) (*Allowance, error) {
 	answer, err := c.ask(ctx, Request{Allowance: true})
 	return answer.Allowance, err
 }
 
-// AskedNote says who asked lately. Root's service writes it to the run folder, which controllers watch.
+// AskedNote says who asked lately. Controllers watch it in the run folder.
 var AskedNote = folder.Note[snapshot.Asked]{
 	Name: "asked.json", Max: 256 << 10, Mode: 0o600, Invalid: snapshot.ErrInvalid,
 }
@@ -133,7 +133,7 @@ func (s *Server) allow(a *Allowance, by callerProcess) (Answer, error) {
 	return Answer{}, nil
 }
 
-// allowance tells the caller only about the caller, and sums. It is empty if no controller is known.
+// allowance shows the caller only itself, and sums. It is empty if no controller is known.
 func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
 	if by.contained {
 		return Answer{}
@@ -165,7 +165,7 @@ func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
 	return Answer{Allowance: &own}
 }
 
-// allowanceFor asks the controller again if it doesn't know uid yet; nil if no controller has spoken.
+// allowanceFor asks the controller if it doesn't know uid yet; nil if no controller has spoken.
 func (s *Server) allowanceFor(ctx context.Context, uid snapshot.UID) *allowanceState {
 	t := s.allowed.Load()
 	if t.holds(s.Now()) && uid != 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
-// converse answers one request. After release, the connection no longer counts for the user.
+// converse answers one request. After release, conn no longer counts for the user.
 func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by callerProcess, release func()) {
 	_ = conn.SetReadDeadline(time.Now().Add(s.admission.bounds.Send))
 	limit := MaxRequest
@@ -127,7 +127,7 @@ func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) (Answ
 	return Answer{Result: &result}, err
 }
 
-// changeWithinCaps asks the controller to look again if a cap refuses the change. An Enter may then go without GPUs.
+// changeWithinCaps lets the controller look again if a cap refuses. An Enter may then go without GPUs.
 func (s *Server) changeWithinCaps(ctx context.Context, asked change.Change, by callerProcess) (change.Result, error) {
 	result, err := s.change(ctx, asked, by, true)
 	if errors.Is(err, errUntold) || errors.Is(err, state.ErrCap) {
@@ -145,7 +145,7 @@ func (s *Server) changeWithinCaps(ctx context.Context, asked change.Change, by c
 	return result, err
 }
 
-// requester describes the caller. The caller of requester closes named.
+// requester describes the caller of the service. named must be closed.
 func (s *Server) requester(ctx context.Context, by callerProcess) (asker change.Requester, named *processes) {
 	named = &processes{fs: s.Proc, by: by, held: map[snapshot.PID]*proc.Handle{}}
 	asker = change.Requester{
@@ -171,8 +171,8 @@ func (s *Server) requester(ctx context.Context, by callerProcess) (asker change.
 	return asker, named
 }
 
-// change makes a change for a client, and reverts it if the process ended during its registration. With untold, the
-// error is errUntold if the controller must be asked first.
+// change makes a change, and reverts it if the process ended meanwhile. With untold it returns errUntold if the
+// controller must be asked first.
 func (s *Server) change(ctx context.Context, asked change.Change, by callerProcess, untold bool,
 ) (change.Result, error) {
 	asker, named := s.requester(ctx, by)
@@ -197,7 +197,7 @@ func (s *Server) change(ctx context.Context, asked change.Change, by callerProce
 	return result, err
 }
 
-// issue makes a token for any user. The environment's owner is checked when the container starts.
+// issue makes a token for any user: the environment's owner is checked when the container starts.
 func (s *Server) issue(eid snapshot.EnvID, by callerProcess) (Answer, error) {
 	if by.unknown != nil { // a container can have any uid
 		return Answer{}, by.unknown
@@ -217,7 +217,7 @@ func (s *Server) redeem(text string, by callerProcess) (Answer, error) {
 	return Answer{Holder: &holder}, nil
 }
 
-// Token asks for a token that proves who starts a container, in environment eid or, if that is empty, in a new one.
+// Token returns a proof of who starts a container, in environment eid or, if empty, in a new one.
 func (c Client) Token(ctx context.Context, eid snapshot.EnvID) (string, error) {
 	answer, err := c.ask(ctx, Request{Token: &eid})
 	if err == nil && answer.Token == "" {
@@ -226,7 +226,7 @@ func (c Client) Token(ctx context.Context, eid snapshot.EnvID) (string, error) {
 	return answer.Token, err
 }
 
-// Redeem returns who starts the container. The error wraps state.ErrRequest for an invalid token.
+// Redeem returns who starts the container, or a state.ErrRequest for an invalid token.
 func (c Client) Redeem(ctx context.Context, text string) (grant.ProvedUser, error) {
 	if len(text) > grant.MaxToken {
 		return grant.ProvedUser{}, state.Refuse("it is not a token")

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/instances"
 )
 
-// Changer changes the state files of one host. It is safe for concurrent use.
+// Changer changes the state files of one host, safely for concurrent use.
 type Changer struct {
 	Store       *disk.Store
 	Instances   instances.Notes
@@ -19,8 +19,8 @@ type Changer struct {
 	Turn        func(context.Context) (release func(), err error) // before the lock; nil: no wait
 }
 
-// Change applies a change, and retries it with new devices from nvidia-smi if too few are registered. Unless the error
-// says otherwise, an error means that nothing changed. Repeating a change is safe.
+// Change applies a change, and retries it with nvidia-smi's devices if too few are registered. After an error nothing
+// has changed, unless it says otherwise. Repeating a change is safe.
 func (c Changer) Change(ctx context.Context, asked change.Change, by change.Requester) (change.Result, error) {
 	by, err := asked.Prepare(by)
 	if err != nil {
@@ -52,8 +52,8 @@ func (c Changer) apply(ctx context.Context, asked change.Change, by change.Reque
 	return r, err
 }
 
-// WithDevices makes a change. If too few devices are registered, it registers what list finds, and retries. The lock
-// isn't held during list. An error of list is returned only if no devices are registered.
+// WithDevices makes a change. If too few devices are registered, it registers those of list, called without the lock,
+// and retries. list's error is returned only if none are registered.
 func WithDevices(ctx context.Context, store *disk.Store, list func(context.Context) ([]snapshot.Device, error),
 	change func() error,
 ) error {

@@ -24,7 +24,7 @@ var (
 	// ErrNotRunning means that nothing was done: the service can't be reached.
 	ErrNotRunning = errors.New("the service that owns the state of this host is not running: have root start it " +
 		"(systemctl start genv-host)")
-	// ErrUnknown means that the request was sent, but no answer came: it may or may not be done.
+	// ErrUnknown means that no answer came to a request: it may or may not be done.
 	ErrUnknown = errors.New("the service gave no answer, so it is unknown whether this was done: `genv " +
 		"status` shows it")
 	// ErrBusy means that nothing was done: the user has too many pending requests.
@@ -39,7 +39,7 @@ type Client struct {
 
 const answerWithin = changeWithin + 10*time.Second // longer than a change may take
 
-// Change asks for a change. The error is one of the above, or one from change.DecodeError.
+// Change asks for a change. Errors are those above and of change.DecodeError.
 func (c Client) Change(ctx context.Context, asked change.Change) (change.Result, error) {
 	answer, err := c.ask(ctx, Request{Change: &asked})
 	return given(answer.Result, err)
@@ -110,8 +110,7 @@ func (c Client) open(ctx context.Context) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// askOnce sends a request, and passes each QueuePlace before the answer to tell. With within = 0 it waits without a
-// limit.
+// askOnce sends a request, and passes each QueuePlace before the answer to tell. within = 0: no limit.
 func (c Client) askOnce(
 	ctx context.Context, r Request, within time.Duration, tell func(*QueuePlace),
 ) (answer Answer, err error) {
@@ -160,8 +159,7 @@ const (
 	connectFor    = 200 * time.Millisecond // between checks of ctx
 )
 
-// connect waits in the kernel for a place in the backlog. net.Dialer returns at once, so clients that retry in a loop
-// would win.
+// connect waits in the kernel's backlog. net.Dialer doesn't, so that clients that retry in a loop would win.
 func (c Client) connect(ctx context.Context) (*net.UnixConn, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -190,7 +188,7 @@ func (c Client) connect(ctx context.Context) (*net.UnixConn, error) {
 	}
 }
 
-// checkService refuses a listener that is neither root nor, on a simulated host, the calling user.
+// checkService refuses a listener of another user than root or, on a simulated host, the caller.
 func checkService(conn *net.UnixConn) error {
 	server, _, err := credentialsOf(conn)
 	if err != nil {
@@ -206,7 +204,7 @@ func checkService(conn *net.UnixConn) error {
 }
 
 // Wait queues on this host and returns the change's result. tell gets each new place, and nil while the service is
-// down; the place isn't lost. Errors are those of Client.Change, or ctx's cause.
+// down, which keeps the place. Errors are those of Client.Change, or ctx's cause.
 func (c Client) Wait(ctx context.Context, r WaitRequest, tell func(*QueuePlace)) (change.Result, error) {
 	for queued := false; ; {
 		answer, err := c.askOnce(ctx, Request{Version: Version, Wait: &r}, 0, func(p *QueuePlace) {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// callerProcess is the process at the other end of a connection, as the kernel reports it.
+// callerProcess is a connection's other end, as reported by the kernel.
 type callerProcess struct {
 	uid       snapshot.UID
 	owner     snapshot.UID // who made its user namespace, or its own uid
@@ -27,10 +27,10 @@ type callerProcess struct {
 	name      snapshot.Username // of the account; empty if not looked up yet
 }
 
-// isRoot says whether the caller is root on the host itself or, on a simulated host, the same user.
+// isRoot: root on the host itself or, on a simulated host, the same user.
 func (p *callerProcess) isRoot() bool { return int(p.uid) == os.Geteuid() && p.unknown == nil }
 
-// reserver returns the uid to check reservations against. 0 (root) may change those of others.
+// reserver is the uid whose reservations may change; 0 (root): all.
 func (p *callerProcess) reserver() snapshot.UID {
 	if p.isRoot() {
 		return 0
@@ -103,7 +103,7 @@ func hasEnded(h *proc.Handle, pidfd int) (bool, error) {
 	return stat.Gone(), err
 }
 
-// examine reads the process in /proc, then checks that it is still the one that connected.
+// examine reads /proc, then checks that this is still the process that connected.
 func (p *callerProcess) examine(fs proc.FS, pidfd int, byPID bool, begun snapshot.StartTime) {
 	if p.pid == 0 { // not visible in this PID namespace
 		p.unknown, p.contained = errForeign, true
@@ -132,8 +132,8 @@ func (p *callerProcess) examine(fs proc.FS, pidfd int, byPID bool, begun snapsho
 	p.unknown = nil
 }
 
-// isContained says whether root's engine gave a process in another PID namespace its uid: such an engine makes user
-// namespaces as any user. The cgroup shows it. Users' engines never give uid 0.
+// isContained says whether root's container engine gave the process its uid, as it can make any user's namespace. The
+// cgroup shows it. Users' engines never give uid 0.
 func isContained(h *proc.Handle, uid snapshot.UID) bool {
 	place := h.Place()
 	return uid == 0 || place.ID != "" && !place.Delegated
@@ -164,7 +164,6 @@ func (p *processes) owner(pid snapshot.PID) (snapshot.UID, error) {
 	return h.UID()
 }
 
-// gone returns a process that ended since the first look; 0 for none.
 func (p *processes) gone() snapshot.PID {
 	for pid, h := range p.held {
 		if alive(h) != nil {

@@ -26,7 +26,7 @@ const (
 	maxAnswer  = 32 << 20
 )
 
-// Request asks for one thing: exactly one field besides Version is set.
+// Request has exactly one field set besides Version.
 type Request struct {
 	Version int             `json:"version"`
 	Change  *change.Change  `json:"change,omitempty"`
@@ -69,7 +69,7 @@ type Status struct {
 	Refused     uint64    `json:"refused"` // requests refused for exceeding limits
 }
 
-// changes says whether a request acts for the caller's account. Requests that only root may make are checked elsewhere.
+// changes says whether a request acts for the caller's account. Root-only requests are checked elsewhere.
 func (r *Request) changes() bool {
 	return r.Change != nil || r.Wait != nil || r.Reserve != nil || r.Cancel != "" || r.Withdraw != ""
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// WaitsFile is the note about waits in root's run folder. It is replaced when a wait begins or ends.
+// WaitsFile in root's run folder lists the waits. It is replaced when one begins or ends.
 const WaitsFile = "waits.json"
 
-// noted is a wait in that note. It lets a wait keep its place when the service restarts. Times are since boot.
+// noted lets a wait keep its place when the service restarts. Times are since boot.
 type noted struct {
 	snapshot.Wait
 	PID   snapshot.PID       `json:"pid,omitempty"` // 0 if it can't be found again
@@ -30,7 +30,7 @@ type waitsNote struct {
 
 var waitsFile = folder.Note[waitsNote]{Name: WaitsFile, Max: 4 << 20, Mode: 0o644, Invalid: snapshot.ErrInvalid}
 
-// Waits returns the waits noted in a run folder; nil if unknown. alive says whether a process still runs.
+// Waits returns the waits noted in a run folder; nil if unknown. alive says whether a process runs.
 func Waits(run string, alive func(snapshot.PID, snapshot.StartTime) bool) []snapshot.Wait {
 	note, err := waitsFile.Read(run)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Server) loadWaits() {
 	maps.DeleteFunc(q.passed, func(_ snapshot.UID, until time.Duration) bool { return until > q.begun+passedFor })
 }
 
-// stillDisconnected returns the waits of an earlier service that may reconnect, as their commands still run.
+// stillDisconnected returns the waits of an earlier service whose commands still run, and may reconnect.
 func (s *Server) stillDisconnected(list []noted, now time.Duration) []noted {
 	return slices.DeleteFunc(slices.Clone(list), func(n noted) bool {
 		alive, err := s.Proc.Alive(n.PID, n.Start)

@@ -16,8 +16,8 @@ import (
 
 var errUntold = errors.New("the controller has said nothing about this user yet")
 
-// withinCaps refuses what a cap doesn't allow. Users over a cap keep what they have. Nothing is refused to root,
-// without a controller, or to unknown people: a controller takes it back later.
+// withinCaps refuses what a cap doesn't allow, but takes nothing away. Root, hosts without a controller and unknown
+// people aren't limited: a controller takes it back later.
 func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *change.Result, bool) error {
 	t, now := s.allowed.Load(), s.Now()
 	if uid == 0 || !t.holds(now) {
@@ -44,7 +44,7 @@ func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *c
 	}
 }
 
-// booked counts the GPUs of a user's own running reservations, which don't count toward shared caps.
+// booked counts a user's GPUs in own running reservations, which no shared cap counts.
 func (s *Server) booked(uid snapshot.UID) (gpus int) {
 	list, _ := s.Reservations.All() // upkeep reports an error
 	running, _ := snapshot.RunningAt(list, s.Now())
@@ -61,7 +61,7 @@ func without(list, others []snapshot.DeviceIndex) []snapshot.DeviceIndex {
 		func(i snapshot.DeviceIndex) bool { return slices.Contains(others, i) })
 }
 
-// overCaps says which cap a wait would exceed, whichever GPUs it gets; empty if none.
+// overCaps names the cap that a wait would exceed, whichever GPUs it gets.
 func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, missing int) string {
 	t := s.allowed.Load()
 	if w.UID == 0 || !t.holds(s.Now()) {
@@ -106,7 +106,7 @@ type wanted struct {
 	booked  int
 }
 
-// check refuses a change if the controller's counts and this host's own counts exceed the cap.
+// check applies the cap to the controller's counts plus this host's own.
 func (w *wanted) check(added []snapshot.DeviceIndex, entered bool) error {
 	here := w.Here
 	own := append(w.files.OwnAttached(w.uid), w.result.Now...) // Now may be of an unregistered environment
@@ -211,7 +211,7 @@ func (c *Cap) label() string {
 
 func day(t time.Time) string { return t.Format("2 January") }
 
-// Away says how long the controller has been silent; empty up to ForMS/2. It should renew each ForMS/3.
+// Away says how long the controller has been silent, if over ForMS/2. It should renew each ForMS/3.
 func (a *Allowance) Away() string {
 	if !a.Expired && a.AgeMS <= a.ForMS/2 {
 		return ""

@@ -20,7 +20,7 @@ const LapsesAfter = 30 * time.Minute // without holding any of its GPUs
 
 const holdersEvery = time.Minute
 
-// Reservations are those of this host. They are on disk before a request is answered.
+// Reservations of this host are on disk before a request is answered.
 type Reservations struct {
 	Load     func() ([]snapshot.Reservation, error) // fs.ErrNotExist: none yet
 	Save     func([]snapshot.Reservation) error
@@ -33,7 +33,7 @@ type Reservations struct {
 	noted  bool                   // this service's clock set the Unheld times
 }
 
-// ClockBelieved says whether the machine's clock is synchronised, or had an hour for that since boot.
+// ClockBelieved: the clock is synchronised, or had an hour for that since boot.
 func ClockBelieved() bool {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)
@@ -42,7 +42,6 @@ func ClockBelieved() bool {
 
 func (r *Reservations) believed() bool { return r.Believed == nil || r.Believed() }
 
-// read loads the list once. Nothing can change without it.
 func (r *Reservations) read() error {
 	if r.list != nil {
 		return nil
@@ -58,7 +57,6 @@ func (r *Reservations) read() error {
 	return nil
 }
 
-// change writes to disk first.
 func (r *Reservations) change(by func([]snapshot.Reservation) ([]snapshot.Reservation, error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +83,7 @@ func (r *Reservations) All() ([]snapshot.Reservation, error) {
 	return r.list, err
 }
 
-// Tend ends reservations that are over or lapse. look, called only if needed, says whether GPUs of one may be held.
+// Tend ends reservations that are over or lapse. look, called only if needed, says which may hold GPUs.
 func (r *Reservations) Tend(now time.Time, look func() (held func(*snapshot.Reservation) bool, err error)) error {
 	list, err := r.All()
 	if err != nil {
@@ -112,8 +110,8 @@ func (r *Reservations) Tend(now time.Time, look func() (held func(*snapshot.Rese
 	})
 }
 
-// lapsing notes since when running reservations hold no GPU, and returns those for which that is too long. With first,
-// the times are of an earlier service, by a clock that may have been set since: one more look must confirm them.
+// lapsing notes since when running reservations hold no GPU, and returns those for which that is too long. first: an
+// earlier service set the times, by a clock that may have been set since, so one more look must confirm them.
 func lapsing(list []snapshot.Reservation, now time.Time, first bool, held func(*snapshot.Reservation) bool) (
 	next []snapshot.Reservation, lapse map[string]bool,
 ) {
@@ -163,7 +161,7 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 	return answer, err
 }
 
-// isInUse says whether others use so many GPUs that too few are left when r starts.
+// isInUse says whether others use GPUs that r needs at its start.
 func (s *Server) isInUse(ctx context.Context, r *snapshot.Reservation) bool {
 	list, _ := s.Reservations.All()
 	look, err := s.Backend.Snapshot(ctx)
@@ -192,7 +190,6 @@ type Reservable struct {
 
 const askAgain = 200 * time.Millisecond // between questions to the controller about an unknown person
 
-// addRule fails if the rule is unknown.
 func (s *Server) addRule(ctx context.Context, by *state.Reserver, known int) error {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
@@ -231,8 +228,8 @@ func (s *Server) addRule(ctx context.Context, by *state.Reserver, known int) err
 	return nil
 }
 
-// Reserve books GPUs. It retries if no answer comes; the ID makes that safe. freed is about when others lose GPUs for
-// the reservation; zero if they don't.
+// Reserve books GPUs. It retries without an answer, safely due to the ID. freed is about when others lose GPUs for it;
+// zero if they don't.
 func (c Client) Reserve(ctx context.Context, r snapshot.Reservation) (
 	made snapshot.Reservation, freed time.Time, err error,
 ) {

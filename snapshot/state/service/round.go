@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// round looks at the host, gives GPUs to the waits that come next, and tells the others their places.
+// round gives free GPUs to the next waits, and tells the others their places.
 func (s *Server) round(ctx context.Context) {
 	q := &s.waits
 	q.mu.Lock()
@@ -73,7 +73,7 @@ func (s *Server) round(ctx context.Context) {
 	s.note(now)
 }
 
-// barred says why a wait couldn't get its GPUs now even if it came first; empty if it could.
+// barred says why a wait couldn't get GPUs even if it came first; empty if it could.
 func (s *Server) barred(
 	look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, free []snapshot.DeviceIndex, missing int,
 ) string {
@@ -96,7 +96,7 @@ func (s *Server) barred(
 	return ""
 }
 
-// reserved says whether the wait's GPUs would be missing for reservations.
+// reserved: reservations would lack the wait's GPUs.
 func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.DeviceIndex, missing int) bool {
 	if w.UID == 0 || len(free) < missing {
 		return false
@@ -113,7 +113,7 @@ func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.Devi
 	return files.Overbooked(list, s.Now(), used) > before
 }
 
-// offer keeps given GPUs for waits without a change, and removes those from given; q.mu is held.
+// offer keeps given GPUs for waits without a change, and drops those from given; q.mu is held.
 func (q *waits) offer(given map[*wait][]snapshot.DeviceIndex, now time.Duration) {
 	maps.DeleteFunc(given, func(w *wait, chosen []snapshot.DeviceIndex) bool {
 		if w.change == nil {
@@ -124,7 +124,7 @@ func (q *waits) offer(given map[*wait][]snapshot.DeviceIndex, now time.Duration)
 	})
 }
 
-// give makes the change of a wait that gets GPUs. It can take long, so q.mu isn't held.
+// give makes a wait's change. It can take long, so q.mu isn't held.
 func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex) {
 	ctx, cancel := context.WithTimeout(w.ctx, changeWithin)
 	defer cancel()
@@ -162,7 +162,7 @@ func undo(c *change.Change, r *change.Result) change.Change {
 	return change.Change{Detach: &change.Detach{EID: r.EID, Indices: without(r.Now, r.Before)}}
 }
 
-// expire removes offers that are over or have a GPU in use, and starts the time of those with all GPUs free; q.mu is
+// expire removes offers that are over or have a GPU in use, and starts the clock of those with all GPUs free; q.mu is
 // held.
 func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpus.State, now time.Duration) {
 	for i := 0; i < len(q.offers); i++ {
@@ -200,8 +200,8 @@ func (q *waits) took(uid snapshot.UID, list []snapshot.DeviceIndex) {
 	}
 }
 
-// letPass notes that a user took no GPU of an offer. The user's waits without a change go to the end of the queue, or
-// GPUs would be kept for them minute after minute; q.mu is held.
+// letPass notes that a user took no GPU of an offer. The user's waits without a change requeue, or GPUs would be kept
+// for them minute after minute; q.mu is held.
 func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
 	q.comesBehind(uid, now+passedFor)
 	for _, w := range q.list {
@@ -211,7 +211,7 @@ func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
 	}
 }
 
-// withdraw ends an offer after its user got GPUs on another host. For a minute the user is offered none, as repeated
+// withdraw ends an offer after its user got GPUs elsewhere. For a minute the user is offered none, as repeated
 // withdrawals would keep GPUs from others. GPUs that a controller frees for the wait stay offered.
 func (q *waits) withdraw(id string, uid snapshot.UID) {
 	q.mu.Lock()
@@ -232,7 +232,7 @@ func (q *waits) comesBehind(uid snapshot.UID, until time.Duration) {
 	q.passed[uid] = max(q.passed[uid], until)
 }
 
-// counted returns how many GPUs each user has or is offered; q.mu is held.
+// counted returns how many GPUs each user has, or is offered; q.mu is held.
 func (q *waits) counted(has map[keptGPU]bool) map[snapshot.UID]int {
 	for _, o := range q.offers {
 		for _, index := range o.gpus {
@@ -248,7 +248,7 @@ func (q *waits) counted(has map[keptGPU]bool) map[snapshot.UID]int {
 	return have
 }
 
-// offerTo returns the offer that a wait was told about, or nil; q.mu is held.
+// offerTo returns the offer told to a wait, or nil; q.mu is held.
 func (q *waits) offerTo(id string) *offer {
 	for i := range q.offers {
 		if o := &q.offers[i]; o.id == id && o.told {
@@ -258,7 +258,7 @@ func (q *waits) offerTo(id string) *offer {
 	return nil
 }
 
-// unkept returns the free GPUs that aren't kept for other waits, those kept for w first; q.mu is held.
+// unkept returns the free GPUs not kept for other waits, w's own first; q.mu is held.
 func (q *waits) unkept(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIndex {
 	var own []snapshot.DeviceIndex
 	for _, o := range q.offers {
@@ -277,8 +277,8 @@ func (q *waits) unkept(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIn
 	return append(own, free...)
 }
 
-// offered notes the GPUs that a controller frees for waits. Once free, they are kept for these waits alone. A wait gets
-// none if one of them is already offered to another.
+// offered notes GPUs that a controller frees for waits, and keeps for these alone. A wait gets none if one of them is
+// already offered to another.
 func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[string]int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -297,9 +297,9 @@ func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[str
 	q.wake()
 }
 
-// keep notes which GPUs only one user may attach without waiting: those offered or given to the user's waits and, while
-// keptBack.keeps, all others that suit the first wait. That time starts when there is something that others could have,
-// such as a part of a GPU. MIG instances aren't kept. q.mu is held.
+// keep notes which GPUs only one user may attach without waiting: those offered or given to that user's waits and,
+// while keptBack.keeps, all others that suit the first wait. That time starts once others could have something, such as
+// part of a GPU. MIG instances aren't kept. q.mu is held.
 func (q *waits) keep(
 	look *snapshot.Snapshot, waiting []*wait, given map[*wait][]snapshot.DeviceIndex, now time.Duration,
 ) {

@@ -30,14 +30,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
-// Backend is the host that the service serves. It is safe for concurrent use.
+// Backend is the host that the service serves, safe for concurrent use.
 type Backend interface {
 	// Change is Changer.Change. It holds a turn while it holds the lock of the state files.
 	Change(ctx context.Context, c change.Change, by change.Requester,
 		turn func(context.Context) (release func(), err error)) (change.Result, error)
 	// Snapshot returns root's view of the host, at most a second old.
 	Snapshot(ctx context.Context) (*snapshot.Snapshot, error)
-	// Look returns a named document of root's view, as the viewer may see it.
+	// Look returns a named document of root's view, as by may see it.
 	Look(ctx context.Context, name string, by Viewer) (json.RawMessage, error)
 }
 
@@ -81,7 +81,7 @@ const (
 	queue        = 128              // backlog of the socket
 )
 
-// Serve answers requests until ctx ends, then finishes those that arrived. It closes the listener.
+// Serve answers requests until ctx ends, finishes those that arrived, and closes the listener.
 func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	bounds := s.Bounds.withDefaults()
 	s.since = s.Now()
@@ -116,7 +116,7 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	}
 }
 
-// keepQueueShort makes clients wait for a turn to connect, rather than behind thousands of connections of one user.
+// keepQueueShort makes clients wait for a turn to connect, not behind thousands of connections of one user.
 func keepQueueShort(listener *net.UnixListener) error {
 	raw, err := listener.SyscallConn()
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Server) failed(err error) {
 	}
 }
 
-// failedOnce reports an error unless it repeats the last one. nil resets last.
+// failedOnce reports an error unless it repeats last. nil resets last.
 func (s *Server) failedOnce(last *string, err error) {
 	before := *last
 	if *last = ""; err != nil {
@@ -144,7 +144,7 @@ func (s *Server) failedOnce(last *string, err error) {
 	}
 }
 
-// accept never blocks: it uses only the uid here, and a refusal fits into the socket's buffer.
+// accept never blocks: it only needs the uid, and a refusal fits into the socket's buffer.
 func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 	begun := proc.StartTimeNow()
 	by, raw, err := credentialsOf(conn)
@@ -186,7 +186,7 @@ func (s *Server) refuse(conn net.Conn, why error) {
 	_ = conn.Close()
 }
 
-// Listen opens a socket for all users. The caller ensures that no other service runs.
+// Listen opens a socket for all users. No other service may run.
 func Listen(path string) (*net.UnixListener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
 		if err := os.Remove(path); err != nil {
@@ -204,7 +204,7 @@ func Listen(path string) (*net.UnixListener, error) {
 	return listener, nil
 }
 
-// Bounds of what users may ask for. Zero fields have defaults.
+// Bounds of requests. Zero fields have defaults.
 type Bounds struct {
 	Connections int           // of all users
 	PerUser     int           // connections of one user, and queued requests
@@ -237,7 +237,7 @@ type requestCredit struct {
 	at          time.Time
 }
 
-// admit says whether one more connection of a user may be served. release ends it.
+// admit counts a connection until release, unless the user has too many.
 func (a *admission) admit(uid snapshot.UID) (release func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

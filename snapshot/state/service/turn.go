@@ -15,7 +15,7 @@ const (
 	overdue     = 24 * time.Hour   // after this long a wait goes before all younger waits
 )
 
-// keptBack is the first wait with too few free GPUs. The time for which those are kept belongs to its user.
+// keptBack is the first wait with too few free GPUs. The time for which they are kept is its user's.
 type keptBack struct {
 	id     string        // empty for none
 	since  time.Duration // 0 before any are kept
@@ -27,8 +27,8 @@ func (h keptBack) keeps(now time.Duration) bool {
 	return h.id != "" && (h.since == 0 || now-h.since < keepBackFor)
 }
 
-// decide says which waits get which GPUs. Overdue waits come first, then the user with the fewest GPUs (have), then the
-// oldest wait; users who let an offer pass come last. last is from the previous call.
+// decide says which waits get which GPUs: overdue ones first, then the user with the fewest GPUs (have), then the
+// oldest; users who let an offer pass come last. last is from the previous call.
 func decide(
 	list []*wait, have map[snapshot.UID]int, last keptBack, now time.Duration,
 ) (given map[*wait][]snapshot.DeviceIndex, next keptBack) {
@@ -61,9 +61,9 @@ func decide(
 	return given, next
 }
 
-// passedTo returns h with w as the first wait. begins says whether the previous first wait begins, and anything whether
-// free GPUs could be kept. The time runs on, so that many waits, or short jobs in a loop, keep GPUs no longer than one
-// wait. It restarts after 2*keepBackFor, or for another user once a wait of the previous user is over.
+// passedTo returns h with w as the first wait. begins: the previous first wait begins. anything: free GPUs could be
+// kept. The time runs on, so that many waits, or short jobs in a loop, keep GPUs no longer than one. It restarts after
+// 2*keepBackFor, or for another user once a wait of the previous user is over.
 func (h keptBack) passedTo(w *wait, begins, anything bool, now time.Duration) keptBack {
 	h.served = h.served || begins || h.id == ""
 	h.id = w.ID
@@ -106,7 +106,7 @@ type QueuePlace struct {
 	Offered  []snapshot.DeviceIndex `json:"offered,omitempty"`  // kept for it for a minute; then no other field is set
 }
 
-// tell sends each wait its place in the queue if that changed; q.mu is held.
+// tell sends waits their changed places in the queue; q.mu is held.
 func (q *waits) tell(sorted []*wait, now time.Duration) {
 	people, own := make(map[snapshot.UID]int), make(map[snapshot.UID]int)
 	for _, w := range sorted {

@@ -15,11 +15,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// WaitRequest asks for a place in the queue of this host.
 type WaitRequest struct {
 	// ID is chosen by the client: one for all its hosts and connections.
 	ID string `json:"id"`
-	// Change is made when its turn comes. Without one, its GPUs are kept for its user for a minute.
+	// Change is made in its turn. Without one, its GPUs are kept for its user for a minute.
 	Change *change.Change         `json:"change,omitempty"`
 	GPUs   int                    `json:"gpus,omitempty"` // if there is no Change: see snapshot.Wait
 	Suits  []snapshot.DeviceIndex `json:"suits,omitempty"`
@@ -36,7 +35,7 @@ const (
 	roundFloor   = 100 * time.Millisecond // the minimum between looks
 )
 
-// waits is the queue for GPUs on this host. Times are since boot.
+// waits is the queue for GPUs. Times are since boot.
 type waits struct {
 	mu           sync.Mutex
 	list         []*wait
@@ -70,7 +69,7 @@ type wait struct {
 	behind  bool                   // it comes last, as its user let an offer pass
 }
 
-// offer is GPUs kept for a wait or, once that ended, for its user.
+// offer is GPUs kept for a wait or, after its end, for its user.
 type offer struct {
 	id    string
 	uid   snapshot.UID
@@ -80,7 +79,6 @@ type offer struct {
 	taken bool          // the user attached some of them; they may be free again at the next look
 }
 
-// keptGPU is a GPU that only this user may attach now.
 type keptGPU struct {
 	index snapshot.DeviceIndex
 	uid   snapshot.UID
@@ -98,7 +96,7 @@ func (q *waits) wake() {
 	}
 }
 
-// empty says that no look at the host is needed; q.mu is held.
+// empty: no look at the host is needed; q.mu is held.
 func (q *waits) empty() bool { return len(q.list)+len(q.disconnected)+len(q.offers) == 0 }
 
 func (s *Server) serveWaits(ctx context.Context) {
@@ -124,7 +122,7 @@ func (s *Server) serveWaits(ctx context.Context) {
 	}
 }
 
-// wait serves a waiting command until its turn. While queued it doesn't count as a connection of its user.
+// wait serves a waiting command until its turn. Meanwhile it doesn't count as its user's connection.
 func (s *Server) wait(ctx context.Context, conn *net.UnixConn, r *WaitRequest, by callerProcess, release func()) {
 	ctx, cancel := untilClosed(ctx, conn)
 	defer cancel()
@@ -199,7 +197,7 @@ func (w *wait) check() error {
 	return nil
 }
 
-// Bounds above any real host, but low enough that all waits fit into a snapshot.
+// Bounds above any real host's, but all waits must fit into a snapshot.
 const (
 	maxOwnGPUs = 128
 	maxIndex   = 1024
@@ -227,7 +225,7 @@ func (q *waits) admit(w *wait) error {
 	return nil
 }
 
-// prepare determines how many GPUs a command waits for, and refuses what would be refused at its turn.
+// prepare finds out how many GPUs a command waits for, and refuses what its turn would.
 func (s *Server) prepare(ctx context.Context, w *wait) error {
 	look, err := s.Backend.Snapshot(ctx)
 	if err != nil {
@@ -261,7 +259,7 @@ func (s *Server) prepare(ctx context.Context, w *wait) error {
 	return files.CheckRequest(r)
 }
 
-// leave removes a wait from the queue. GPUs offered to it stay kept for its user until the offer ends.
+// leave removes a wait. GPUs offered to it stay kept for its user until the offer ends.
 func (q *waits) leave(w *wait) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -279,7 +277,7 @@ func (w *wait) say(a Answer) {
 	w.events <- a
 }
 
-// filesOf returns the state files shown in a look. Its devices may be changed, but not their attachments.
+// filesOf returns the state files in a look. Its devices may be changed, but not their attachments.
 func filesOf(look *snapshot.Snapshot) state.Files {
 	return state.Files{Devices: slices.Clone(look.Devices), Environments: look.Environments}
 }
@@ -288,7 +286,7 @@ func (w *wait) suitedBy(index snapshot.DeviceIndex) bool {
 	return w.Suits == nil || slices.Contains(w.Suits, index)
 }
 
-// room returns the GPUs that a wait could have now, the best first, and how many it still needs, or why it would fail.
+// room returns the GPUs that a wait could have now, the best first, and how many it lacks, or why it would fail.
 func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpus.State, last []snapshot.DeviceIndex) (
 	free []snapshot.DeviceIndex, missing int, err error,
 ) {
@@ -313,7 +311,7 @@ func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpu
 	return free, max(missing, 0), nil
 }
 
-// usable counts the working GPUs that suit the wait. A wait for more would keep free GPUs back and never begin.
+// usable counts working GPUs that suit the wait. One for more would keep free GPUs back and never begin.
 func (w *wait) usable(look *snapshot.Snapshot) (n int) {
 	empty := filesOf(look)
 	for i := range empty.Devices {
@@ -353,7 +351,7 @@ func heldBy(look *snapshot.Snapshot) map[keptGPU]bool {
 	return has
 }
 
-// peopleOn returns the users with processes that surely use each GPU, without system accounts and the desktop.
+// peopleOn returns who surely uses each GPU, without system accounts and the desktop.
 func peopleOn(look *snapshot.Snapshot) map[snapshot.DeviceIndex][]snapshot.UID {
 	people := make(map[snapshot.DeviceIndex][]snapshot.UID)
 	for i := range look.Processes {
