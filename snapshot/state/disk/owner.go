@@ -29,7 +29,7 @@ const (
 
 const OwnerSchema = "genv.owner/1" // version of the files in root's folder
 
-// Ownership: root owns a host's state. Users ask its service, and the state folder is a copy for 1.4.3.
+// Ownership says that root owns a host's state. Users ask its service, and the state folder is a copy for 1.4.3.
 type Ownership struct {
 	Schema   string    `json:"schema"`
 	StateDir string    `json:"state_dir"`

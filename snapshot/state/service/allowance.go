@@ -35,7 +35,7 @@ type Allowance struct {
 // CapsUnknown is shown to people while an Allowance is Unknown.
 const CapsUnknown = "your caps are unknown yet: try again in a minute"
 
-// Unknown: the controller hasn't yet said what holds for the person who asked.
+// Unknown says that the controller hasn't yet said what holds for the person who asked.
 func (a *Allowance) Unknown() bool { return !a.Expired && len(a.People) == 0 }
 
 // Rule is a setting of the policy, as `genv policy explain` prints it.

@@ -33,7 +33,7 @@ type Reservations struct {
 	noted  bool                   // this service's clock set the Unheld times
 }
 
-// ClockBelieved: the clock is synchronised, or had an hour for that since boot.
+// ClockBelieved says whether the clock is synchronised, or had an hour for that since boot.
 func ClockBelieved() bool {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)
@@ -236,6 +236,7 @@ func (c Client) Reserve(ctx context.Context, r snapshot.Reservation) (
 	return c.untilAnswered(ctx, Request{Reserve: &r})
 }
 
+// CancelReservation ends a reservation.
 func (c Client) CancelReservation(ctx context.Context, id string) (snapshot.Reservation, error) {
 	ended, _, err := c.untilAnswered(ctx, Request{Cancel: id})
 	return ended, err

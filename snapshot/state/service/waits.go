@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// WaitRequest asks for a place in the queue.
 type WaitRequest struct {
 	// ID is chosen by the client: one for all its hosts and connections.
 	ID string `json:"id"`
