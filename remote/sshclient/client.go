@@ -36,7 +36,7 @@ import (
 
 // Options of a Client. The zero value behaves like ssh(1), with timeouts and limits.
 type Options struct {
-	// ConnectTimeout covers name resolution, TCP and the key exchange, for each hop; 0: from ssh_config, or else 10 s.
+	// ConnectTimeout covers name resolution, TCP and key exchange, per hop; 0: from ssh_config, or else 10 s.
 	ConnectTimeout time.Duration
 	LoginTimeout   time.Duration // from there to the first session; 0: a minute; at least ConnectTimeout
 	CommandTimeout time.Duration // 0: 30 s. The context's deadline applies too
@@ -68,7 +68,7 @@ func positive[T ~int | ~int64](value, otherwise T) T {
 	return otherwise
 }
 
-// Client runs commands over connections that it keeps open. It is safe for concurrent use.
+// Client runs commands over connections that it keeps open, safely for concurrent use.
 type Client struct {
 	options  Options
 	resolver *config.Resolver
@@ -126,7 +126,7 @@ func (c *Client) Close() {
 	c.running.Wait()
 }
 
-// spawn runs f in a goroutine that Close waits for. It returns false after Close.
+// spawn runs f in a goroutine that Close waits for; false after Close.
 func (c *Client) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +157,7 @@ func (c *Client) endpointOf(h remote.Host) endpoint {
 	}}
 }
 
-// Forget closes the connections to hosts that left the fleet once no command runs there, for hosts behind them too.
+// Forget closes the connections to hosts that left the fleet, and of hosts behind them, once no command runs.
 func (c *Client) Forget(hosts ...remote.Host) {
 	for _, h := range hosts {
 		c.mu.Lock()
@@ -171,7 +171,7 @@ func (c *Client) Forget(hosts ...remote.Host) {
 	}
 }
 
-// Disconnect closes the connection to a host, such as one that doesn't answer. The next command reconnects.
+// Disconnect closes the connection to a host. The next command reconnects.
 func (c *Client) Disconnect(h remote.Host) {
 	if p := c.existing(h); p != nil {
 		p.disconnect()
@@ -196,13 +196,13 @@ func (w Way) Direct() bool {
 	return !w.OpenSSH && len(w.Settings.ProxyJump) == 0 && w.Settings.ProxyCommand == ""
 }
 
-// Resolve reads a host's configuration into the cache, which may run ssh(1).
+// Resolve caches a host's configuration, which may run ssh(1).
 func (c *Client) Resolve(ctx context.Context, h remote.Host) {
 	_, _ = c.resolve(ctx, c.endpointOf(h)) // connecting returns the error
 }
 
-// Way reads the configuration and resolves the host's name. The error's class is Configuration or, with valid settings,
-// Unreachable if the name has no address, or Timeout.
+// Way reads the configuration and resolves the host's name. The error's class is Configuration, or Unreachable for a
+// name without an address, or Timeout; for these two there are settings.
 func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 	settings, err := c.resolve(c.lifetime, c.endpointOf(h))
 	w := Way{Settings: settings, OpenSSH: h.OpenSSH}
@@ -224,7 +224,7 @@ func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 	return w, noAddress(settings.HostName, err)
 }
 
-// Shown returns the machine that had proved its host key before its login failed with err.
+// Shown returns the machine that proved its host key before its login failed with err.
 func Shown(err error) (remote.Peer, bool) {
 	if shown, ok := errors.AsType[*loginError](err); ok {
 		return shown.peer, shown.peer.Known()
@@ -240,7 +240,7 @@ func (c *Client) Peer(h remote.Host) (remote.Peer, bool) {
 	return remote.Peer{}, false
 }
 
-// LoginTook is how long the last login took, up to its first session; 0 if unknown.
+// LoginTook is how long the last login and first session took; 0 if unknown.
 func (c *Client) LoginTook(h remote.Host) time.Duration {
 	conn := c.lastConnection(h)
 	if conn == nil {
@@ -251,7 +251,7 @@ func (c *Client) LoginTook(h remote.Host) time.Duration {
 	return conn.took
 }
 
-// lastConnection may have ended; nil if there was none.
+// lastConnection may have ended.
 func (c *Client) lastConnection(h remote.Host) *connection {
 	p := c.existing(h)
 	if p == nil {

@@ -39,7 +39,7 @@ func (t resolvedEndpoint) address() string { return net.JoinHostPort(t.HostName,
 
 const maxJumps = 16
 
-// connect makes a connection for commands. Waiting for a slot or a jump host doesn't count toward its timeout.
+// connect makes a connection. Waiting for a slot or a jump host isn't part of its timeout.
 func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 	if slices.Contains(chain, e) || len(chain) > maxJumps {
 		return nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to itself", e.Host)
@@ -105,7 +105,7 @@ func (c *Client) login(ctx context.Context, t resolvedEndpoint) (*connection, er
 	return l, nil
 }
 
-// handshake does the key exchange and the login. When ctx ends, it closes the connection, which alone stops them.
+// handshake exchanges keys and logs in. Only closing the connection stops that, when ctx ends.
 func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Conn) (*connection, error) {
 	began := time.Now()
 	check, err := c.hostKeyCheck(ctx, t)
@@ -200,8 +200,8 @@ func noAddress(name string, err error) *remote.Error {
 // stagger is the delay before the next address is tried too (RFC 8305, section 5).
 const stagger = 250 * time.Millisecond
 
-// dialHost connects to the first address that answers, or returns the error of the first that failed. Its class is
-// Configuration if this machine has no address for BindAddress or BindInterface.
+// dialHost connects to the first address that answers. The error is the first one, of class Configuration without an
+// address for BindAddress or BindInterface.
 func (c *Client) dialHost(ctx context.Context, s config.HostConfig) (won net.Conn, failed error) {
 	type result struct {
 		conn net.Conn
@@ -259,7 +259,7 @@ func (c *Client) dialFrom(ctx context.Context, s config.HostConfig, to netip.Add
 	return dialer.DialContext(ctx, "tcp", to.String())
 }
 
-// source returns BindAddress, or the first address of BindInterface, link-local ones last, as ssh does.
+// source returns BindAddress, or BindInterface's first address, link-local ones last, like ssh.
 func (c *Client) source(ctx context.Context, s config.HostConfig, to netip.Addr) (netip.Addr, error) {
 	if s.BindAddress != "" {
 		family := "ip6"

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// sessionsPerConnection limits concurrent commands; sshd allows 10 (sshd_config(5), MaxSessions).
+// sessionsPerConnection: sshd allows 10 (sshd_config(5), MaxSessions).
 const sessionsPerConnection = 2
 
 type connection struct {
@@ -79,7 +79,7 @@ func (l *connection) alive() bool {
 	}
 }
 
-// endsSoon says whether the connection is ending. Its sessions end slightly earlier.
+// endsSoon: the connection is ending. Its sessions end slightly earlier.
 func (l *connection) endsSoon() bool {
 	select {
 	case <-l.done:
@@ -112,22 +112,21 @@ func (l *connection) close(why error) {
 	l.link.close()
 }
 
-// retire closes the connection now or once its sessions have ended.
+// retire closes the connection once its sessions have ended.
 func (l *connection) retire() {
 	if l.retired.Store(true); len(l.sessions) == 0 {
 		l.close(errClosed)
 	}
 }
 
-// leave returns a session's slot.
 func (l *connection) leave() {
 	if <-l.sessions; l.retired.Load() {
 		l.retire()
 	}
 }
 
-// keepAlive sends a request in each silent interval, and closes the connection after count unanswered intervals: the
-// library would wait forever. A timer takes less memory than a goroutine.
+// keepAlive sends a request per silent interval, and closes the connection after count unanswered ones: the library
+// would wait forever. A timer needs less memory than a goroutine.
 func (c *Client) keepAlive(l *connection) {
 	l.beat.Lock()
 	defer l.beat.Unlock()
@@ -142,7 +141,7 @@ func (l *connection) tick() {
 	}
 }
 
-// asks says whether to send a request now. While one is unanswered, it counts intervals instead.
+// asks says whether to send a request now. While one is unanswered, it counts intervals.
 func (l *connection) asks() bool {
 	l.beat.Lock()
 	defer l.beat.Unlock()
@@ -177,7 +176,7 @@ func (c *Client) transport(ctx context.Context, t resolvedEndpoint) (conn net.Co
 	return conn, func() {}, err
 }
 
-// dial uses a probe's connection or resolves the name again and tries its addresses.
+// dial uses a probe's connection, or resolves the name again.
 func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error) {
 	if conn := c.kept(t.endpoint); conn != nil {
 		return conn, nil
@@ -201,7 +200,7 @@ func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error)
 	return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), err)
 }
 
-// jump reaches the host through the last hop. All hosts behind that share its connection.
+// jump goes through the last hop, whose connection all hosts behind it share.
 func (c *Client) jump(ctx context.Context, t resolvedEndpoint) (net.Conn, func(), error) {
 	e, err := lastHop(t.HostConfig)
 	if err != nil {
@@ -238,14 +237,14 @@ func (c *Client) jump(ctx context.Context, t resolvedEndpoint) (net.Conn, func()
 	return conn, release, nil
 }
 
-// carrier carries a connection: our own login or ssh(1).
+// carrier is our own login or ssh(1).
 type carrier interface {
 	newSession() (channel, error)
 	// ping returns once the other end answered or the link ended.
 	ping() error
 	// heard says whether something arrived since the last call.
 	heard() bool
-	// dial connects from the host to another address.
+	// dial connects from the host.
 	dial(ctx context.Context, host string, port int) (net.Conn, error)
 	// wait returns once the link has ended.
 	wait() error
@@ -262,7 +261,7 @@ type channel interface {
 	Close() error
 }
 
-// ownLogin is our own login. It does without ssh.NewClient's three additional goroutines.
+// ownLogin saves ssh.NewClient's three additional goroutines.
 type ownLogin struct {
 	client   *ssh.Client
 	channels <-chan ssh.NewChannel
@@ -274,7 +273,7 @@ func (l ownLogin) newSession() (channel, error) { return l.client.NewSession() }
 func (l ownLogin) heard() bool                  { return l.read.Swap(false) }
 func (l ownLogin) close()                       { _ = l.client.Close() } // may be closed already
 
-// wait refuses all requests from the host until the link ends.
+// wait refuses all requests from the host.
 func (l ownLogin) wait() error {
 	for {
 		select {
@@ -301,7 +300,7 @@ func (l ownLogin) dial(ctx context.Context, host string, port int) (net.Conn, er
 	return l.client.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 }
 
-// refusedForNow says whether the host refused a session because it has too many: nothing was started.
+// refusedForNow: the host has too many sessions. Nothing was started.
 func refusedForNow(err error) bool {
 	_, refused := errors.AsType[*ssh.OpenChannelError](err)
 	return refused
@@ -311,7 +310,7 @@ func refusedForNow(err error) bool {
 const (
 	dialsPerAddress = 8
 	dialsPerJump    = 32
-	// placeFor is how long a login holds its slot at a jump host: slow or dead hosts must not delay others.
+	// placeFor bounds a login's slot at a jump host: slow or dead hosts must not delay others.
 	placeFor = 2 * time.Second
 )
 
@@ -328,7 +327,7 @@ func (c *Client) turn(ctx context.Context, name string, limit int) (release func
 
 const spareDescriptors = 128 // for files, agents and child processes
 
-// EnoughDescriptors fails if the limit of open files, already raised by package os, is too low for that many hosts.
+// EnoughDescriptors fails if the limit of open files, which package os raised, is too low.
 func EnoughDescriptors(hosts int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -29,7 +29,7 @@ func stopped(ctx context.Context, where string) *remote.Error {
 	return remote.Errorf(remote.Cancelled, "%s: stopped: %w", where, cause)
 }
 
-// dropped wraps the end of a connection before the handshake, such as when too many logins run.
+// dropped wraps a connection's end before the handshake, as when too many logins run.
 func dropped(cause error) error {
 	return text.Worded("the connection was closed before the handshake (too many logins at once? MaxStartups): "+
 		cause.Error(), cause, remote.ErrBusy)
@@ -76,8 +76,8 @@ func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck
 
 const manyKeys = 6 // default of sshd (sshd_config(5), MaxAuthTries)
 
-// endedByKeys says whether the server ended the login because of the number of keys: sshd says "Too many authentication
-// failures", others that no method is left (reason 14 in RFC 4253), or they just close the connection.
+// endedByKeys: the server ended the login for too many keys. sshd says "Too many authentication failures", others that
+// no method is left (reason 14 in RFC 4253), or nothing.
 func endedByKeys(login *auth.Login, err error) bool {
 	said := strings.ToLower(err.Error())
 	return strings.Contains(said, "too many authentication") || strings.Contains(said, "disconnect, reason 14:") ||
@@ -89,7 +89,7 @@ func isDrop(err error) bool {
 		errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed)
 }
 
-// printableError makes err's text safe for a terminal, as servers contribute to it.
+// printableError makes the text safe for a terminal: servers contribute to it.
 func printableError(err error) error {
 	said := err.Error()
 	if safe := text.Printable(said); safe != said {
@@ -98,7 +98,7 @@ func printableError(err error) error {
 	return err
 }
 
-// exitOf returns a command's exit status, and the signal that ended it, which ssh(1) doesn't report.
+// exitOf returns a command's exit status, and its signal, which ssh(1) doesn't report.
 func exitOf(err error) (status int, signal string, exited bool) {
 	if e, ok := errors.AsType[*ssh.ExitError](err); ok {
 		return e.ExitStatus(), e.Signal(), true
@@ -136,20 +136,19 @@ func (s *Session) verdict(captures ...*capture) error {
 		printableError(s.failed))
 }
 
-// Messages of sudo, sudo-rs and shells in the C locale that remote.SudoSays lacks: exit statuses are ambiguous.
+// Messages in the C locale that remote.SudoSays lacks: exit statuses are ambiguous.
 var (
 	sudoMissing = text.Pattern(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
 	notFound    = text.Pattern(`(?m)^sudo(?:-rs)?: (\S+): command not found`)
-	// crash starts the output of a crashed Go program, with statusCrashed.
-	crash = text.Pattern(`(?m)^(panic|fatal error): .*$`)
+	crash       = text.Pattern(`(?m)^(panic|fatal error): .*$`)
 )
 
 const statusCrashed = 2
 
 const maxSaid = 4096 // bytes of stdout that are searched for a reason
 
-// exitError classifies a command's failure. Without stderr, stdout's last line is the reason: nologin(8), for a refused
-// session, and nvidia-smi write it there.
+// exitError classifies a command's failure. Without stderr, stdout's last line is the reason, as from nologin(8) and
+// nvidia-smi.
 func exitError(host string, status int, signal string, stderr, stdout []byte) *remote.Error {
 	said := string(stderr)
 	last := cmp.Or(text.LastLine(said), text.LastLine(string(stdout[max(0, len(stdout)-maxSaid):])))

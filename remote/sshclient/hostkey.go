@@ -59,7 +59,7 @@ func (c *Client) hostKeyCheck(ctx context.Context, t resolvedEndpoint) (*hostKey
 	return check, nil
 }
 
-// knownToAll has host keys for all accounts, like ssh's own file, and is used where that one is.
+// knownToAll is for all accounts, like ssh's own file, and used where that is.
 const sshKnownToAll, knownToAll = "/etc/ssh/ssh_known_hosts", "/etc/genv/ssh_known_hosts"
 
 func (k *hostKeyCheck) files() []string {
@@ -114,7 +114,7 @@ func (k *hostKeyCheck) callback(_ string, peer net.Addr, key ssh.PublicKey) erro
 	return nil
 }
 
-// verify checks a key in ssh's order (sshconnect.c, verify_host_key), without DNS (VerifyHostKeyDNS).
+// verify checks in ssh's order (sshconnect.c, verify_host_key), without DNS (VerifyHostKeyDNS).
 func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 	if err := k.target.CheckSize(key); err != nil {
 		return remote.Errorf(remote.HostKey, "the host key of %s is refused: %w", k.target.Host, err)
@@ -133,7 +133,7 @@ func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 	return err
 }
 
-// verifyAddress implements CheckHostIP: no other key may be known for the address. It adds none.
+// verifyAddress is CheckHostIP: no other key may be known for the address.
 func (k *hostKeyCheck) verifyAddress(name hostkeys.Name, key ssh.PublicKey) error {
 	host := k.client.hostKeys.Lookup(k.files(), name)
 	host, err := k.ask(host, name)
@@ -223,8 +223,8 @@ func (k *hostKeyCheck) addCommand(key ssh.PublicKey, toAll bool) string {
 	}
 }
 
-// loginKey is a connection's host key. The first one is checked; later key exchanges must show the same (sshconnect.c,
-// verify_host_key). After the login only its hash is kept, as there are thousands.
+// loginKey checks the first host key; later key exchanges must show the same (sshconnect.c, verify_host_key). After the
+// login only its hash is kept, as there are thousands.
 type loginKey struct {
 	mu    sync.Mutex
 	known func()        // called once the key is accepted

@@ -77,7 +77,7 @@ func (l *sshLogin) close() {
 	close(l.closed)
 }
 
-// overSSH makes a connection by ssh(1). Only a command shows whether the host is reachable.
+// overSSH connects by ssh(1). Only a command shows whether the host is reachable.
 func (p *sharedConn) overSSH() (*connection, error) {
 	c := p.client
 	switch {
@@ -110,10 +110,9 @@ func (p *sharedConn) overSSH() (*connection, error) {
 	return l, err
 }
 
-// openSSHStep is the next step where ssh(1) can do more than our own login.
 const openSSHStep = "use --ssh openssh, or `ssh: openssh` for the host in hosts.yaml"
 
-// expected returns the machine with the known key, which ssh checks.
+// expected is the machine with the known key, which ssh checks.
 func (p *sharedConn) expected(ctx context.Context, settings config.HostConfig) remote.Peer {
 	t := resolvedEndpoint{endpoint: p.endpoint, HostConfig: settings}
 	check, err := p.client.hostKeyCheck(ctx, t)
@@ -144,7 +143,7 @@ func (s *Session) sshFailed(l *sshLogin) *remote.Error {
 
 func (l *sshLogin) stamp() string { return stampOf(l.path) + folder.Stamp(l.keys...) }
 
-// stampOf changes when this user creates or removes a socket. Others' sockets in a shared folder must not cause logins.
+// stampOf changes with this user's socket. Others' sockets in a shared folder must not cause logins.
 func stampOf(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil {

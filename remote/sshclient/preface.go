@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// OpenSSH's limits for text before a server's version (RFC 4253, section 4.2), such as output of a ProxyCommand. The
-// SSH library only takes lines of up to 255 bytes.
+// OpenSSH's limits for text before the version (RFC 4253, section 4.2), such as a ProxyCommand's. The SSH library's
+// limit is 255 bytes per line.
 const (
 	maxPrefaceLines = 1024
 	maxPrefaceLine  = 8192
@@ -44,8 +44,8 @@ func skipPreface(r io.ByteReader) error {
 	return fmt.Errorf("%d lines came, and none was the version of an SSH server", maxPrefaceLines)
 }
 
-// afterPreface is a connection without the text before the version. It buffers up to there: the library reads byte by
-// byte, and a host that sends as much as allowed would cost seconds of CPU time.
+// afterPreface skips the text before the version. It buffers that: the library reads byte by byte, and a hostile host
+// would cost seconds of CPU time.
 type afterPreface struct {
 	net.Conn
 	skipped bool
@@ -78,8 +78,8 @@ func (a *afterPreface) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// capture keeps a command's output up to a limit. On overflow it drops the rest and calls onOverflow once, which ends
-// the command. It returns no error, as that would hang the SSH library.
+// capture keeps output up to a limit. On overflow it drops the rest and calls onOverflow once, which ends the command.
+// An error would hang the SSH library.
 type capture struct {
 	name       string // stdout or stderr
 	limit      int64
@@ -114,7 +114,7 @@ func (c *capture) overflowed() bool {
 	return c.overflow
 }
 
-// drain reads everything with half the stack of io.Copy, for thousands of hosts at once.
+// drain has half the stack of io.Copy, for thousands of hosts at once.
 func drain(r io.Reader, c *capture) {
 	buffer := make([]byte, 256)
 	for {

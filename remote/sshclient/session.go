@@ -16,7 +16,7 @@ const closeGrace = time.Second // for a host to end a session before its connect
 
 const maxStderr = 256 << 10 // bytes per command
 
-// Session is a running command on a host. Stdin and Stdout are for one goroutine each.
+// Session is a running command. Stdin and Stdout are for one goroutine each.
 type Session struct {
 	Stdin  io.WriteCloser // the command's input
 	Stdout io.Reader      // the command's output: read it to the end or close the session
@@ -32,7 +32,7 @@ type Session struct {
 	once    sync.Once
 }
 
-// Start starts a command and returns once the host accepted it. The caller closes the session.
+// Start starts a command, and returns once the host accepted it. The caller closes the session.
 func (c *Client) Start(ctx context.Context, h remote.Host, command remote.Command) (*Session, error) {
 	s, err := c.open(ctx, h)
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *Client) Start(ctx context.Context, h remote.Host, command remote.Comman
 	return s, nil
 }
 
-// open opens a session on the host's connection. It replaces a broken one once, as no command was sent yet.
+// open opens a session. It replaces a broken connection once, as no command was sent.
 func (c *Client) open(ctx context.Context, h remote.Host) (*Session, error) {
 	p, err := c.shared(c.endpointOf(h))
 	if err != nil {
@@ -74,7 +74,7 @@ func atMost(ctx context.Context, d time.Duration) (context.Context, context.Canc
 	return context.WithTimeoutCause(ctx, d, notWithin(d))
 }
 
-// openOn opens a session. The first one is part of the login: PAM modules may take their time.
+// openOn opens a session. The first one belongs to the login: PAM modules may take their time.
 func (c *Client) openOn(ctx context.Context, l *connection, host string) (*Session, error) {
 	timeout, began := c.options.CommandTimeout, time.Now()
 	if !l.opened.Load() {
@@ -98,7 +98,7 @@ func (c *Client) openOn(ctx context.Context, l *connection, host string) (*Sessi
 	return &Session{client: c, host: host, conn: l, channel: session, ended: make(chan struct{})}, nil
 }
 
-// channel opens a channel for a command, with retries while the host has too many.
+// channel retries while the host has too many.
 func (c *Client) channel(ctx context.Context, l *connection, host string) (channel, error) {
 	session, err := remote.UntilAdmitted(ctx, func() (channel, error) { return within(ctx, l, l.link.newSession) },
 		refusedForNow)
@@ -115,9 +115,9 @@ func (c *Client) channel(ctx context.Context, l *connection, host string) (chann
 	return nil, remote.Errorf(remote.Unreachable, "%s: %w", host, l.reason())
 }
 
-// within adds a deadline to a call of the SSH library, by closing the connection when ctx ends. That doesn't stop a
-// NewSession that just began (the library notifies all channels before it registers the new one). So a call gets
-// closeGrace to return, and then its goroutine is abandoned: Close must not wait for it.
+// within adds a deadline to a call of the SSH library, by closing the connection. That doesn't stop a NewSession that
+// just began (the library notifies channels before it registers the new one). So after closeGrace its goroutine is
+// abandoned, and Close must not wait for it.
 func within[T any](ctx context.Context, l *connection, call func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -149,7 +149,7 @@ func within[T any](ctx context.Context, l *connection, call func() (T, error)) (
 	}
 }
 
-// start makes the host run a command line. If the connection ends without an answer, the outcome is unknown.
+// start runs a command line. If the connection ends without an answer, the outcome is unknown.
 func (s *Session) start(ctx context.Context, commandLine string) error {
 	if ctx.Err() != nil {
 		return stopped(ctx, s.host+": before the command was started")
@@ -187,7 +187,7 @@ func (s *Session) start(ctx context.Context, commandLine string) error {
 	return nil
 }
 
-// abort ends the session without waiting, as readers call it.
+// abort doesn't wait, as readers call it.
 func (s *Session) abort() { s.client.spawn(func() { _ = s.channel.Close() }) }
 
 // Stderr is what the command wrote to stderr so far. More than maxStderr ends the session.
@@ -198,8 +198,8 @@ func (s *Session) Stderr() []byte {
 	return s.stderr.bytes()
 }
 
-// Wait returns when the command has ended: nil for exit status 0, else a *remote.Error. Before, read Stdout to its end
-// or close the session.
+// Wait waits for the command: nil for exit status 0, else a *remote.Error. First read Stdout to its end or close the
+// session.
 func (s *Session) Wait() error {
 	<-s.ended
 	return s.verdict()
@@ -209,8 +209,7 @@ func (s *Session) Wait() error {
 func (s *Session) Read(p []byte) (int, error)  { return s.Stdout.Read(p) }
 func (s *Session) Write(p []byte) (int, error) { return s.Stdin.Write(p) }
 
-// Close ends the session, and its connection if that takes over a second. The command's stdin ends. It may be called
-// twice.
+// Close ends the session and the command's stdin, and after a second the connection. It may be called twice.
 func (s *Session) Close() {
 	s.once.Do(func() {
 		defer s.conn.leave()
@@ -233,7 +232,7 @@ func (s *Session) Close() {
 	})
 }
 
-// Run runs a command until it, its timeout or ctx ends, and returns what was received. After Timeout, Cancelled or
+// Run runs a command until it, its timeout or ctx ends, and returns the output. After Timeout, Cancelled or
 // OutcomeUnknown the command may have run.
 func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command) (remote.Output, error) {
 	s, err := c.open(ctx, h)

@@ -21,7 +21,7 @@ type endpoint struct {
 	openSSH bool   // through ssh(1)
 }
 
-// sharedConn is an endpoint's connection for all commands and all hosts behind it.
+// sharedConn is a connection for all commands, and all hosts behind it.
 type sharedConn struct {
 	client   *Client
 	endpoint endpoint
@@ -32,7 +32,6 @@ type sharedConn struct {
 	closed  bool        // ends a running attempt
 }
 
-// attempt is one attempt to connect. Several callers may wait for it.
 type attempt struct {
 	done  chan struct{} // closed once the other fields may be read
 	conn  *connection
@@ -40,8 +39,8 @@ type attempt struct {
 	ended time.Time
 }
 
-// connected returns the open connection or makes one. The attempt continues if a caller gives up. chain are the
-// endpoints reached through this one.
+// connected returns the open connection or makes one. Giving up doesn't end the attempt. chain are the endpoints
+// reached through this one.
 func (p *sharedConn) connected(ctx context.Context, chain []endpoint) (*connection, error) {
 	a, err := p.begin(chain)
 	if err != nil {
@@ -90,9 +89,9 @@ func (p *sharedConn) dial(chain []endpoint) (*connection, error) {
 	return p.client.connect(p.endpoint, chain)
 }
 
-// usable says whether another caller may use the attempt: it runs, its connection is open, or it is a jump host's
-// recent failure. That counts for every host behind it: a thousand must not wait for the same timeout one by one, nor
-// make sshd lock this machine out (sshd_config(5), PerSourcePenalties).
+// usable says whether another caller may use the attempt: it runs, is connected, or is a jump host's recent failure.
+// That counts for every host behind it: a thousand must not wait for one timeout after the other, nor make sshd lock
+// this machine out (sshd_config(5), PerSourcePenalties).
 func (a *attempt) usable(jump bool) bool {
 	if a.ended.IsZero() || a.err == nil {
 		return a.ended.IsZero() || a.conn.alive()
@@ -117,7 +116,7 @@ func (p *sharedConn) disconnect() {
 	}
 }
 
-// close ends the connection for good, as end does, and a running attempt once that is over.
+// close closes the connection, and that of a running attempt, for good.
 func (p *sharedConn) close(end func(*connection)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,9 +126,9 @@ func (p *sharedConn) close(end func(*connection)) {
 	}
 }
 
-// Probe checks whether a host's sshd answers: it connects and waits for the first byte, without a login. The error
-// wraps remote.ErrNoProbe if a jump host, ProxyCommand or ssh(1) is in between. Its class is Unreachable if there was
-// no connection, and Timeout if that stayed silent until ctx ended.
+// Probe checks whether a host's sshd answers: it connects and waits for a byte, without a login. The error wraps
+// remote.ErrNoProbe behind a jump host, ProxyCommand or ssh(1). Its class is Unreachable without a connection, Timeout
+// if that stayed silent until ctx ended.
 func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	e := c.endpointOf(h)
 	if e.openSSH {
@@ -170,7 +169,7 @@ func (g *greetedConn) Read(p []byte) (int, error) { return g.all.Read(p) }
 
 const greetedFor = 10 * time.Second
 
-// keep keeps a connection for greetedFor, for a login: without one, it may count as an attack (sshd_config(5),
+// keep keeps a connection for a login within greetedFor: without one, it may count as an attack (sshd_config(5),
 // PerSourcePenalties).
 func (c *Client) keep(e endpoint, conn net.Conn) {
 	if old := c.kept(e); old != nil {

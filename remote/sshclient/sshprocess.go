@@ -20,7 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// sshAlways precedes all other options, so that no ssh_config overrides it.
+// sshAlways comes first, so that no ssh_config overrides it.
 var sshAlways = []string{
 	"-T", "-a", "-x", "-oBatchMode=yes", "-oStrictHostKeyChecking=yes", "-oControlMaster=no",
 	"-oClearAllForwardings=yes",
@@ -53,10 +53,10 @@ func sshEnvironment() []string {
 
 const sshGrace = 500 * time.Millisecond
 
-// sshFailedStatus: ssh ran no command, or lost the connection. The command itself may also exit with it.
+// sshFailedStatus means that ssh ran no command or lost the connection, unless the command exits with it.
 const sshFailedStatus = 255
 
-// errSSH is the error of Wait for sshFailedStatus. The end of stderr says why.
+// errSSH is Wait's error for sshFailedStatus; stderr says why.
 var errSSH = errors.New("ssh failed")
 
 var errEnded = errors.New("the session has ended")
@@ -75,8 +75,8 @@ func startGroup(command *exec.Cmd) (*processGroup, error) {
 	return &processGroup{command: command, ended: make(chan struct{})}, command.Start()
 }
 
-// reap waits for the command, and kills its children if asked. Otherwise it also waits for those that hold its stderr;
-// until then, signals reach them.
+// reap waits for the command, and kills its children if asked. Otherwise it also waits for those that hold its stderr,
+// and signals reach them.
 func (g *processGroup) reap(children bool) {
 	if children {
 		for unix.Waitid(unix.P_PID, g.command.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
@@ -109,7 +109,7 @@ func (g *processGroup) end(signal unix.Signal, within time.Duration) {
 	time.AfterFunc(within, func() { g.signal(unix.SIGKILL) })
 }
 
-// sshProcess is an ssh that runs one command: a channel.
+// sshProcess is an ssh(1) with one command: a channel.
 type sshProcess struct {
 	login *sshLogin
 	pipes [3]struct{ ours, theirs *os.File } // ends of stdin, stdout, stderr
@@ -174,8 +174,7 @@ func (s *sshProcess) Start(commandLine string) error {
 	return nil
 }
 
-// Wait returns when ssh has ended: nil for success, *exec.ExitError if the command failed, errSSH, or another error if
-// the command's status is unknown.
+// Wait waits for ssh: nil, *exec.ExitError if the command failed, errSSH, or another error if its status is unknown.
 func (s *sshProcess) Wait() error {
 	<-s.ssh.ended
 	exit, ok := errors.AsType[*exec.ExitError](s.ssh.err)
@@ -215,8 +214,8 @@ func (s *sshProcess) Close() error {
 
 const proxyGrace = 2 * time.Second // for a ProxyCommand to end after SIGHUP
 
-// proxyCommand runs a ProxyCommand like OpenSSH: a shell that `exec` replaces, with a socket as stdin and stdout. The
-// administrator wrote it, and tokens insert nothing that a shell interprets.
+// proxyCommand is like OpenSSH's: a shell that `exec` replaces, with a socket as stdin and stdout. The administrator
+// wrote it, and tokens insert nothing that a shell interprets.
 func (c *Client) proxyCommand(line string) (net.Conn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -254,14 +253,14 @@ type proxyConn struct {
 	closed sync.Once
 }
 
-// Close sends SIGHUP to the command and its children, and SIGKILL later.
+// Close sends SIGHUP to the command and its children, later SIGKILL.
 func (p *proxyConn) Close() error {
 	err := p.Conn.Close()
 	p.closed.Do(func() { p.end(unix.SIGHUP, proxyGrace) })
 	return err
 }
 
-// explain adds the command's last line of stderr to err. The command may still be ending.
+// explain adds the command's last line of stderr, waiting for its end.
 func (p *proxyConn) explain(err error, greeted bool) error {
 	busy := false
 	if isDrop(err) && !greeted {
@@ -278,8 +277,8 @@ func (p *proxyConn) explain(err error, greeted bool) error {
 	return err
 }
 
-// serverIsBusy says whether a server dropped the connection: the bastion, as ssh reports, or, silently, the host behind
-// it. Other failures of the command would recur.
+// serverIsBusy: a server dropped the connection, the bastion (as ssh reports) or silently the host. Other failures
+// would recur.
 func (p *proxyConn) serverIsBusy() bool {
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // ends a command that waits for input
@@ -298,7 +297,7 @@ func (p *proxyConn) endsWithin(limit time.Duration) bool {
 	}
 }
 
-// proxyDropped is ssh's message when a server drops the connection before its version.
+// proxyDropped is ssh's message for that.
 var proxyDropped = text.Pattern(
 	`(?m)^(kex|ssh)_exchange_identification: .*([Cc]onnection closed by remote host|Connection reset by ` +
 		`peer|Broken pipe)|^Connection (closed|reset) by UNKNOWN port -1`)

@@ -20,8 +20,8 @@ type Activation struct {
 	At       snapshot.Date
 }
 
-// Activate registers the process or kernel in the environment, which it creates if needed. Only the environment's user
-// and root may. After an error, which wraps ErrRequest, ErrNotOwner or ErrActive, nothing has changed.
+// Activate registers the process or kernel in the environment, a new one if needed. Only its user and root may. An
+// error, which wraps ErrRequest, ErrNotOwner or ErrActive, changes nothing.
 func (f *Files) Activate(a Activation) error {
 	if err := a.check(); err != nil {
 		return err
@@ -56,8 +56,8 @@ func (a *Activation) check() error {
 		CheckName("the kernel id", a.KernelID), CheckConfig(a.Config))
 }
 
-// elsewhere returns another environment with the process or kernel. A kernel belongs to its environment's user, even if
-// root asks.
+// elsewhere returns another environment with the process or kernel. A kernel belongs to its environment's user, even
+// for root.
 func (f *Files) elsewhere(a Activation) *snapshot.Environment {
 	user := a.UID
 	if env := f.Environment(a.EID); env != nil {
@@ -79,8 +79,8 @@ func (f *Files) Deactivate(pid snapshot.PID) (successors []snapshot.PID) {
 	return successors
 }
 
-// Remove removes a process (0: none) or a Jupyter kernel from its environment. When that was the last one, processes
-// that still run in the environment are registered instead; without any, the environment ends.
+// Remove removes a process (0: none) or a Jupyter kernel. After the last one, processes that still run in the
+// environment are registered; without any it ends.
 func (f *Files) Remove(env *snapshot.Environment, pid snapshot.PID, kernel string) (successors []snapshot.PID) {
 	if pid != 0 {
 		f.Leave(pid, env.UID)
@@ -95,13 +95,13 @@ func (f *Files) Remove(env *snapshot.Environment, pid snapshot.PID, kernel strin
 	return successors
 }
 
-// Leave notes that a process left its environment until it is activated again, whatever its environ says.
+// Leave notes that a process left its environment until activated again, whatever its environ says.
 func (f *Files) Leave(pid snapshot.PID, uid snapshot.UID) {
 	f.Answers = without(f.Answers, func(old snapshot.Answer) bool { return old.PID == pid })
 	f.answer(snapshot.Answer{PID: pid, UID: uid})
 }
 
-// Remember adds the answers of a look, except for processes that left since.
+// Remember adds a look's answers, except about processes that left since.
 func (f *Files) Remember(answers []snapshot.Answer) {
 	for _, a := range answers {
 		same := func(old snapshot.Answer) bool { return old.PID == a.PID && old.Start == a.Start }

@@ -24,9 +24,9 @@ type AttachRequest struct {
 
 // Availability is what the requester knows about the devices.
 type Availability struct {
-	// States has the devices that aren't known to be unused: see gpus.States.
+	// States of devices that aren't known to be unused: see gpus.States.
 	States map[snapshot.DeviceIndex]gpus.State `json:"states,omitzero"`
-	// Last are attached after others in the same state, in this order: see gpus.Last.
+	// Last of those in the same state, in this order: see gpus.Last.
 	Last []snapshot.DeviceIndex `json:"last,omitzero"`
 	// Only these may be attached without OverSubscribe, as the others are unknown; nil: all.
 	Only []snapshot.DeviceIndex `json:"only,omitzero"`
@@ -41,9 +41,9 @@ type InstanceRequest struct {
 	Shares bool                 `json:"shares,omitempty"`    // its memory is another instance's too
 }
 
-// Attach attaches devices to an environment, the best first (see Room), and returns all that it has. A device belongs
-// to one environment, or several share it by capacity. After an error, which wraps ErrRequest, ErrUnavailable or
-// ErrNoDevices, nothing has changed. As in 1.4.3, the environment need not be registered.
+// Attach attaches devices to an environment, the best first (see Room), and returns all that it has. A device is for
+// one environment, or shared by capacity. An error, which wraps ErrRequest, ErrUnavailable or ErrNoDevices, changes
+// nothing. As in 1.4.3, the environment need not be registered.
 func (f *Files) Attach(r AttachRequest) ([]snapshot.DeviceIndex, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (f *Files) Attach(r AttachRequest) ([]snapshot.DeviceIndex, error) {
 	return f.AttachedTo(r.EID), nil
 }
 
-// attach keeps the old list intact, as a caller may have it.
+// attach doesn't change the old list, which a caller may have.
 func attach(d *snapshot.Device, a snapshot.Attachment) {
 	d.Attachments = append(slices.Clone(d.Attachments), a)
 }
@@ -96,7 +96,7 @@ func (f *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 	return free[:max(missing, 0)], nil
 }
 
-// Room returns the devices that a request may get, the best first.
+// Room returns the devices for a request, the best first.
 func (f *Files) Room(r AttachRequest) (free []*snapshot.Device) {
 	for i := range f.Devices {
 		if d := &f.Devices[i]; d.Attachment(r.EID) == nil && r.fits(d) {
@@ -112,7 +112,7 @@ func (f *Files) Room(r AttachRequest) (free []*snapshot.Device) {
 	return free
 }
 
-// CheckRequest refuses more GPUs than the host has, or more memory than its largest one has.
+// CheckRequest refuses more GPUs than the host has, or more memory than the largest.
 func (f *Files) CheckRequest(r AttachRequest) error {
 	n, total, most := max(r.Count, len(r.Indices)), len(f.Devices), f.largest()
 	switch {
@@ -146,7 +146,7 @@ func (f *Files) tooMany(r AttachRequest, available int) error {
 	return e
 }
 
-// largest returns the memory of the largest device; unknown if any is.
+// largest returns the largest device's memory; unknown if any is.
 func (f *Files) largest() (most snapshot.Memory) {
 	for i := range f.Devices {
 		switch total := f.Devices[i].TotalMemory; {
@@ -183,7 +183,7 @@ func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 
 const keptForWaits = "kept for people who wait: `genv gpus` names them, and --wait waits for the next turn"
 
-// refuses says why a device can't be attached, however much room it has; empty if it can.
+// refuses says why a device can't be attached, whatever its room; empty if it can.
 func (r *AttachRequest) refuses(d *snapshot.Device) string {
 	switch state := r.States[d.Index]; {
 	case state == gpus.Failed:
@@ -224,8 +224,8 @@ func (r *AttachRequest) fits(d *snapshot.Device) bool {
 	return r.Memory.Bytes() <= room
 }
 
-// Resize changes the capacity of an environment on its devices, except MIG instances; unknown: the whole device. The
-// error wraps ErrUnavailable if there is no room.
+// Resize changes an environment's capacity on its devices, except MIG instances; unknown: the whole device. Without
+// room the error wraps ErrUnavailable.
 func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 	r := AttachRequest{EID: eid, Memory: memory}
 	for i := range f.Devices {
@@ -250,7 +250,7 @@ func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 	return nil
 }
 
-// Detach removes attachments to the given devices, or to all if none is given, and returns those that remain.
+// Detach removes attachments to these devices, or all, and returns the remaining ones.
 func (f *Files) Detach(eid snapshot.EnvID, indices ...snapshot.DeviceIndex) []snapshot.DeviceIndex {
 	for i := range f.Devices {
 		if d := &f.Devices[i]; len(indices) == 0 || slices.Contains(indices, d.Index) {
@@ -283,7 +283,7 @@ func (a Conflict) String() string {
 		cmp.Or(a.Memory.String(), "it"), a.Since.ISO())
 }
 
-// conflicts returns other environments' attachments to one device, or to all if index is nil.
+// conflicts returns others' attachments to a device, or all if index is nil.
 func (f *Files) conflicts(eid snapshot.EnvID, index *snapshot.DeviceIndex) []Conflict {
 	var list []Conflict
 	environments := snapshot.ByID(f.Environments)
@@ -347,7 +347,7 @@ func (f *Files) attachInstances(r AttachRequest) error {
 	return nil
 }
 
-// together returns the capacity with one more instance: as configured, else the sum; unknown if either is.
+// together is the capacity with another instance: as configured, else the sum; unknown if either is.
 func together(before, more, configured snapshot.Memory) snapshot.Memory {
 	if configured.Known() {
 		return configured

@@ -26,18 +26,18 @@ func (f File) String() string { return [...]string{"envs.json", "devices.json"}[
 // Contents has the bytes of both state files; nil if missing.
 type Contents [2][]byte
 
-// Same compares contents. A missing file differs from an empty one.
+// Same says whether contents are equal. A missing file isn't an empty one.
 func Same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// Limits of the state files, which any user may write: far below a controller's, which refuses the whole host.
+// Limits of the files that any user may write: far below a controller's, which refuses the whole host.
 const (
 	maxValues      = 1 << 18 // per file, counted by commas
 	maxOlderValues = 1 << 14 // per file of an older version: converting takes kilobytes per value
 	maxAttachments = 10_000  // on all devices
 )
 
-// Decode reads a state file, also of earlier versions. It skips unreadable parts of entries with a warning. An error,
-// which wraps snapshot.ErrInvalid, is about the whole file.
+// Decode reads a state file, also of earlier versions. It skips unreadable parts with a warning. An error, which wraps
+// snapshot.ErrInvalid, is about the whole file.
 func (f *Files) Decode(file File, data []byte) error {
 	values := bytes.Count(data, []byte{','})
 	if values > maxValues {
@@ -141,7 +141,7 @@ func CheckMemory(m snapshot.Memory) error {
 	return nil
 }
 
-// UnavailableError says why requested devices are not available. It wraps ErrUnavailable.
+// UnavailableError says why devices are not available. It wraps ErrUnavailable.
 type UnavailableError struct {
 	Reason    string     `json:"reason"`
 	TooFew    bool       `json:"too_few,omitempty"`   // more devices, or the missing one, would help
@@ -165,8 +165,8 @@ func (f *Files) NoDevice(index snapshot.DeviceIndex) error {
 	}
 }
 
-// converted converts an older state file to the format of 1.4.3, which does the same. Up to 0.9.0, environments are an
-// object by id, and keys may be missing. Up to 0.8.0, so are devices (by index) and their attachments (by id).
+// converted converts an older state file like 1.4.3. Up to 0.9.0, environments are an object by id, and keys may be
+// missing. Up to 0.8.0, so are devices (by index) and their attachments (by id).
 func converted(file File, data []byte) (content []byte, ok bool) {
 	var document map[string]json.RawMessage
 	var older map[string]map[string]any
@@ -189,7 +189,7 @@ func converted(file File, data []byte) (content []byte, ok bool) {
 	return content, err == nil
 }
 
-// inOrder returns an object's keys in numeric order, as Go doesn't keep theirs.
+// inOrder sorts an object's keys as numbers, as Go doesn't keep their order.
 func inOrder[V any](of map[string]V) []string {
 	return slices.SortedFunc(maps.Keys(of), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
@@ -225,7 +225,7 @@ func convertedDevice(key string, older map[string]any) (device map[string]any, o
 	return map[string]any{"index": index, "total_memory": older["total_memory"], "attachments": attachments}, true
 }
 
-// fieldsOf fills in defaults for an object's missing fields.
+// fieldsOf replaces the defaults in fields by o's values.
 func fieldsOf(o, fields map[string]any) map[string]any {
 	for name := range fields {
 		if value := o[name]; value != nil && value != "" {

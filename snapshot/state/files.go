@@ -19,7 +19,7 @@ import (
 // Files are the decoded envs.json and devices.json.
 type Files struct {
 	Environments []snapshot.Environment
-	// Devices is nil without a devices.json, which doesn't mean a host without devices: see ErrNoDevices.
+	// Devices is nil without a devices.json: see ErrNoDevices.
 	Devices         []snapshot.Device
 	Warnings        []string          // worked around, one line each; never written
 	LivenessUnknown bool              // the PIDs may be of another PID namespace: nothing was cleaned up
@@ -28,17 +28,17 @@ type Files struct {
 	At              time.Time         // of the read, if another one without a change would be equal; or zero
 	Answers         []snapshot.Answer // known environments of processes, and which processes left
 	Asker           snapshot.PID      // the process that asks for a change; 0: this one
-	// FindSuccessors lists what still runs in an environment when its last registered process leaves; nil if unknown.
+	// FindSuccessors lists what still runs after the last registered process leaves; nil if unknown.
 	FindSuccessors func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID
 
-	// From root's note: environments registered since boot, and the GPUs on which attachments were made.
+	// From root's note: environments registered since boot, and the GPUs of attachments.
 	earlier map[EnvironmentOwner]bool
 	madeTo  map[attachmentKey][]snapshot.GPUUUID
 }
 
 func isEmpty(env *snapshot.Environment) bool { return len(env.PIDs) == 0 && len(env.KernelIDs) == 0 }
 
-// RemoveEmpty removes environments without processes and kernels, unless kept, and attachments without environments.
+// RemoveEmpty removes environments without processes and kernels, unless kept, and their attachments.
 func (f *Files) RemoveEmpty(keep map[snapshot.EnvID]bool) {
 	f.Environments = without(f.Environments, func(e snapshot.Environment) bool { return isEmpty(&e) && !keep[e.EID] })
 	registered := snapshot.ByID(f.Environments)
@@ -53,7 +53,7 @@ func without[T any](items []T, remove func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(items), remove)
 }
 
-// with adds an item to a copy of a list unless it is zero or already there.
+// with adds an item to a copy of a list, unless zero or there already.
 func with[T comparable](items []T, item T) []T {
 	if item == *new(T) || slices.Contains(items, item) {
 		return items
@@ -61,7 +61,7 @@ func with[T comparable](items []T, item T) []T {
 	return append(slices.Clone(items), item)
 }
 
-// FreeID returns an unused environment id: the name, with a number if needed.
+// FreeID returns an unused id: the name, with a number if needed.
 func (f *Files) FreeID(name string) snapshot.EnvID {
 	eid := snapshot.EnvID(name)
 	for n := 2; f.Environment(eid) != nil; n++ {
@@ -70,17 +70,17 @@ func (f *Files) FreeID(name string) snapshot.EnvID {
 	return eid
 }
 
-// Environment returns the registered environment with this id, or nil.
+// Environment returns the registered environment, or nil.
 func (f *Files) Environment(eid snapshot.EnvID) *snapshot.Environment {
 	return snapshot.FindEnvironment(f.Environments, eid)
 }
 
-// EnvironmentOf returns the environment in which a process is registered, or nil.
+// EnvironmentOf returns a process's environment, or nil.
 func (f *Files) EnvironmentOf(pid snapshot.PID) *snapshot.Environment {
 	return snapshot.Find(f.Environments, func(e *snapshot.Environment) bool { return slices.Contains(e.PIDs, pid) })
 }
 
-// EnvironmentOfKernel returns the environment of a user's Jupyter kernel (for root: any user's), or nil.
+// EnvironmentOfKernel returns the environment of a user's (for root: any) Jupyter kernel, or nil.
 func (f *Files) EnvironmentOfKernel(id string, uid snapshot.UID) *snapshot.Environment {
 	has := func(e *snapshot.Environment) bool { return slices.Contains(e.KernelIDs, id) }
 	own := func(e *snapshot.Environment) bool { return e.UID == uid && has(e) }
@@ -148,8 +148,8 @@ func (f *Files) Warn(format string, args ...any) {
 	f.Warnings = append(f.Warnings, fmt.Sprintf(format, args...))
 }
 
-// MergeDevices updates the registered devices with a complete answer of nvidia-smi. It removes missing ones unless they
-// are attached. Warnings name what it couldn't do.
+// MergeDevices applies a complete answer of nvidia-smi. It removes missing devices unless attached. Warnings name what
+// it couldn't do.
 func (f *Files) MergeDevices(found []snapshot.Device) {
 	kept := make([]snapshot.Device, 0, len(found))
 	for _, d := range f.Devices {
@@ -184,7 +184,7 @@ func (f *Files) MergeDevices(found []snapshot.Device) {
 	f.identify()
 }
 
-// gpuAt returns the GPU that is now at an index. Without a UUID from nvidia-smi it is the same, unless that moved.
+// gpuAt is the GPU now at an index. Without a UUID from nvidia-smi it is the same, unless that moved.
 func gpuAt(found []snapshot.Device, was *snapshot.Device) snapshot.GPUUUID {
 	now := snapshot.FindDevice(found, was.Index)
 	elsewhere := slices.ContainsFunc(found, func(o snapshot.Device) bool { return o.UUID == was.UUID })

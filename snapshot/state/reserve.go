@@ -29,7 +29,7 @@ const (
 	clockRest = 2 * time.Minute      // tolerance for starts in the past, as starts are whole minutes
 )
 
-// Reserve adds a reservation, or returns the one with its ID. known is the number of GPUs of the host. The error is an
+// Reserve adds a reservation, or returns the one with its ID. The host has known GPUs. The error is an
 // UnavailableError, or wraps ErrRequest.
 func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Reserver, known int, now time.Time) (
 	[]snapshot.Reservation, snapshot.Reservation, error,
@@ -103,8 +103,8 @@ func checkRoom(list []snapshot.Reservation, r *snapshot.Reservation, known int, 
 	return nil
 }
 
-// moreThan finds the first time at which r and a list exceed most GPUs. It returns how many GPUs the list has then (0:
-// it never exceeds), that time, and the first end among the list's.
+// moreThan finds the first time when r and a list exceed most GPUs: how many the list has then (0: never), when, and
+// the first end of these.
 func moreThan(most int, list []snapshot.Reservation, r *snapshot.Reservation) (reserved int, at, until string) {
 	begins := []time.Time{r.From}
 	for i := range list {
@@ -156,7 +156,7 @@ func (by *Reserver) check(list []snapshot.Reservation, r *snapshot.Reservation, 
 	return checkTogether(here, r, rule.GPUs)
 }
 
-// AtOnce returns the maximum number of GPUs that r and a list have at one time.
+// AtOnce returns the maximum of GPUs that r and a list have at a time.
 func AtOnce(list []snapshot.Reservation, r *snapshot.Reservation) (n int) {
 	for have, more := 0, true; more; more = have > 0 {
 		n = have + r.GPUs
@@ -165,7 +165,7 @@ func AtOnce(list []snapshot.Reservation, r *snapshot.Reservation) (n int) {
 	return n
 }
 
-// checkTogether limits the GPUs that a person has reserved here at one time to most; 0: unlimited.
+// checkTogether limits a person's reserved GPUs here at a time to most; 0: unlimited.
 func checkTogether(here []snapshot.Reservation, r *snapshot.Reservation, most int) error {
 	have, at, until := moreThan(most, here, r)
 	if most == 0 || have == 0 {
