@@ -34,7 +34,7 @@ func (a *Amounts) Fields() [10]*int64 {
 	}
 }
 
-// Add adds the amounts of b.
+// Add adds b.
 func (a *Amounts) Add(b *Amounts) { a.add(b, 1) }
 
 func (a *Amounts) add(b *Amounts, n int64) {
@@ -59,8 +59,7 @@ const (
 type SumKey struct {
 	Hour int64
 	Kind SumKind
-	// Name is a user (as gpus.UserName), host or model. It is empty if unknown, for a finding about several hosts, and
-	// without a device.
+	// Name is a user (as gpus.UserName), host or model. It is empty if unknown, of several hosts, or without a device.
 	Name string
 }
 
@@ -70,7 +69,7 @@ type Sum struct {
 	Peak int64 // maximum of devices attached at once
 }
 
-// Add adds a sum of another time.
+// Add adds another time's sum.
 func (s *Sum) Add(other *Sum) {
 	s.Amounts.Add(&other.Amounts)
 	s.Peak = max(s.Peak, other.Peak)
@@ -94,7 +93,7 @@ func (s Sums) Add(key SumKey, sum *Sum) {
 	s[key] = total
 }
 
-// DropOldestHour removes the oldest hour and returns its start; false if there is none.
+// DropOldestHour removes the oldest hour and returns its start.
 func (s Sums) DropOldestHour() (hour int64, ok bool) {
 	for key := range s {
 		if !ok || key.Hour < hour {
@@ -108,7 +107,6 @@ func (s Sums) DropOldestHour() (hour int64, ok bool) {
 // Days has amounts by row key and date.
 type Days map[string]map[string]Amounts
 
-// Keys of Days that stand for several.
 const (
 	Others  = "(others)"   // all but the largest
 	AllGPUs = "(all GPUs)" // for rows that are days
@@ -124,7 +122,7 @@ func (d Days) Add(key, date string, a *Amounts) {
 	d[key][date] = sum
 }
 
-// regrouped maps keys to other keys; one may become several. Others stays.
+// regrouped maps each key to other keys. Others stays.
 func (d Days) regrouped(of func(key string) []string) Days {
 	regrouped := make(Days)
 	for key, days := range d {
@@ -141,7 +139,7 @@ func (d Days) regrouped(of func(key string) []string) Days {
 	return regrouped
 }
 
-// Largest returns the n keys with the most time, largest first, and joins all others as Others.
+// Largest returns the n keys with the most time, largest first, and all others joined as Others.
 func (d Days) Largest(n int) (keys []string, days Days) {
 	sums := make(map[string]Amounts)
 	for key, days := range d {
@@ -170,21 +168,19 @@ func (d Days) Largest(n int) (keys []string, days Days) {
 	return keys, days
 }
 
-// Store keeps usage by hour and day. One process writes; others may read at the same time.
+// Store keeps usage by hour and day. One process writes; others may read meanwhile.
 type Store interface {
-	// Add stores an entry atomically. After an error it may be stored: retry it unchanged before others.
+	// Add stores an entry atomically. After an error it may be stored: retry it unchanged, before others.
 	Add(ctx context.Context, e *Entry) error
 	// Mark is how far usage is stored; zero before the first entry.
 	Mark(ctx context.Context) (Mark, error)
 	// Report sums up the stored usage of a period.
 	Report(ctx context.Context, q Query) (*Report, error)
-	// Tidy removes what is too old, and more if the store is too big. early is a line for people about what it removed
-	// too early; empty for nothing.
+	// Tidy removes what is too old, and more if the store is too big. early tells people what it removed too early.
 	Tidy(ctx context.Context, now time.Time) (early string, err error)
 	Close() error
 }
 
-// Errors of a Store.
 var (
 	// ErrFull means that the disk or the store is full: try again later.
 	ErrFull = errors.New("there is no room for it")
@@ -196,7 +192,7 @@ var (
 	ErrNone = errors.New("there is no usage database")
 )
 
-// Entry is what was counted in a period.
+// Entry is the counts of a period.
 type Entry struct {
 	Sums  Sums
 	ID    string // an entry with an ID is stored only once
@@ -221,12 +217,12 @@ type Query struct {
 	Days         bool   // also per day
 }
 
-// Kind is the kind of sums that a report needs. Groups are made from users.
+// Kind is the kind of sums to read. Groups are made from users.
 func (q *Query) Kind() SumKind {
 	return map[string]SumKind{ByUser: OfUser, ByGroup: OfUser, ByHost: OfHost, ByModel: OfModel, ByDay: OfAll}[q.By]
 }
 
-// HourOf returns the start of the hour as Unix time. In some locations hours start at half past.
+// HourOf returns an hour's start as Unix time. In some locations hours start at half past.
 func HourOf(second int64, in *time.Location) int64 {
 	_, offset := time.Unix(second, 0).In(in).Zone()
 	local := second + int64(offset)
@@ -239,7 +235,7 @@ func DayOf(second int64, in *time.Location) int64 {
 	return startOfDay(year, month, day, in).Unix()
 }
 
-// NextDay returns the start of the next day, as days have 23 to 25 hours.
+// NextDay returns the next day's start: days have 23 to 25 hours.
 func NextDay(second int64, in *time.Location) int64 {
 	year, month, day := time.Unix(second, 0).In(in).Date()
 	return startOfDay(year, month, day+1, in).Unix()

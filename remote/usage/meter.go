@@ -11,9 +11,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// Meter counts what a controller sees. It is not safe for concurrent use.
+// Meter counts what a controller sees. It isn't safe for concurrent use.
 type Meter struct {
-	// MaxGap is the longest time between two looks that counts as the earlier look showed; 0: any.
+	// MaxGap is the longest time between looks that counts as the earlier one showed; 0: any.
 	MaxGap time.Duration
 
 	in    *time.Location
@@ -26,11 +26,11 @@ type Meter struct {
 // NewMeter returns an empty Meter. Its hours are those of the location.
 func NewMeter(in *time.Location) *Meter { return &Meter{in: in, names: NewNames(), sums: make(Sums)} }
 
-// Forget drops the last look: counting restarts with the next one.
+// Forget restarts counting with the next look.
 func (a *Meter) Forget() { a.last, a.hosts = time.Time{}, nil }
 
-// Look counts the time since the last look as that one showed, and stores what the hosts show now. A host that isn't in
-// the cluster has left the fleet.
+// Look counts the time since the last look as that one showed, and takes in the present one. Hosts not in the cluster
+// have left the fleet.
 func (a *Meter) Look(now time.Time, cluster snapshot.Cluster) {
 	a.Settle(now)
 	hosts := make(map[snapshot.Hostname]*hostUses, len(cluster.Hosts))
@@ -48,7 +48,7 @@ func (a *Meter) Look(now time.Time, cluster snapshot.Cluster) {
 	a.hosts = hosts
 }
 
-// Settle counts the time since the last look, such as at the end of a run.
+// Settle counts the time since the last look.
 func (a *Meter) Settle(now time.Time) {
 	last := a.last
 	if a.last = now; last.IsZero() {
@@ -249,8 +249,7 @@ func usesOf(s *snapshot.Snapshot, names *hostNames) *hostUses {
 	return &hostUses{snapshot: s, byUser: byUser, byDevice: byDevice}
 }
 
-// memberOf returns for whom a process counts: the user of its environment, if that admits it, else its owner as
-// reported by the kernel.
+// memberOf is for whom a process counts: the user of an environment that admits it, else its owner.
 func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Environment) snapshot.Username {
 	if user, uid := snapshot.EnvironmentOf(p, environments).Account(); uid != nil {
 		return gpus.UserName(user, uid)

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Bounds of names, as hosts, and users who write state files, can invent them.
+// Bounds of names: hosts, and users who write state files, can invent them.
 const (
 	maxUsers        = 20_000
 	maxUsersPerHost = 256 // first seen on that host
@@ -50,7 +50,7 @@ func (n *Names) of(host snapshot.Hostname) *hostNames {
 	return n.hosts[host]
 }
 
-// Attached counts a host's devices per user with attached environments.
+// Attached counts a host's attached devices per user.
 func (n *Names) Attached(host snapshot.Hostname, s *snapshot.Snapshot) map[string]int {
 	names, environments, counts := n.of(host), snapshot.ByID(s.Environments), make(map[string]int)
 	for i := range s.Devices {
@@ -66,7 +66,7 @@ func (n *Names) Attached(host snapshot.Hostname, s *snapshot.Snapshot) map[strin
 	return counts
 }
 
-// Label is the name under which a user is counted, if at all.
+// Label is the name under which a user is counted, if any.
 func (n *Names) Label(user snapshot.Username) (label string, counted bool) {
 	user = Cut(user)
 	_, counted = n.users[user]
@@ -89,7 +89,7 @@ func (h *hostNames) user(name snapshot.Username) snapshot.Username {
 	return name
 }
 
-// model returns the last reported model of the same GPU.
+// model is the last reported model of the same GPU.
 func (h *hostNames) model(d *snapshot.Device) string {
 	name := Cut(d.Name)
 	if _, found := h.models[name]; !found && name != "" {
@@ -104,16 +104,16 @@ func (h *hostNames) model(d *snapshot.Device) string {
 	return h.devices[d.Index][1]
 }
 
-// Cut shortens a name. Names that only differ beyond the limit become one.
+// Cut shortens a name.
 func Cut[T ~string](name T) T {
 	return T(text.Cut(strings.ToValidUTF8(string(name), "\uFFFD"), maxName))
 }
 
-// pseudonymPrefix contains the field separator of passwd(5), so no account can have such a name.
+// pseudonymPrefix has passwd(5)'s separator, so that no account has such a name.
 const pseudonymPrefix = "user:"
 
-// Pseudonym replaces a user's name, always the same for one key. Only with the key can the user be found out. Names
-// that aren't one user's stay.
+// Pseudonym replaces a user's name, always the same way with the same key, without which it can't be reversed. Other
+// names stay.
 func Pseudonym(key []byte, user string) string {
 	if !IsNamed(user) {
 		return user

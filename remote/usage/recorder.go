@@ -1,5 +1,5 @@
-// Package usage adds up who used which GPU for how long, from the cycles of a controller, and keeps it in a Store. A
-// Meter is pure: it reads no clock or file.
+// Package usage adds up who used which GPU for how long, from a controller's cycles, and keeps it in a Store. A Meter
+// reads no clock or file.
 //
 //	meter := usage.NewMeter(time.Local)
 //	meter.MaxGap = time.Minute
@@ -7,21 +7,20 @@
 //	meter.Count(now, events) // findings, terminations and detachments
 //	sums := meter.Take()     // what has to be stored
 //
-// Time between two looks counts as the earlier one showed, in whole seconds, each exactly once. A device shared by
-// several users counts once for each of them, and once for its host, its model and the fleet. While a host doesn't
-// answer, or if there is no look for longer than MaxGap, the time is unknown for what was attached before. Setting a
-// clock moves no amounts, and a suspended machine isn't counted.
+// Time between looks counts as the earlier one showed, in whole seconds. A device shared by several users counts for
+// each of them, and once for its host, its model and the fleet. While a host doesn't answer, or without a look for
+// longer than MaxGap, time is unknown for what was attached before. Setting a clock moves no amounts, and a suspended
+// machine isn't counted.
 //
-// A Recorder writes to a store in the background, once a minute, so that no cycle waits for a disk or a server, and
-// kill -9 loses a minute at most. What can't be written stays in memory, within bounds.
+// A Recorder writes once a minute in the background: no cycle waits for a disk or server, and kill -9 loses a minute at
+// most. What can't be written stays in memory, within bounds.
 //
 //	r := &usage.Recorder{Open: open, Now: time.Now, In: time.Local, Log: log}
 //	r.Start()
 //	sinks = append(sinks, r)
 //	defer r.Close()
 //
-// A Reader reads reports for viewers over its own connections: one at a time, with a time limit, each at most once a
-// minute.
+// A Reader reads reports for viewers: one at a time, with a time limit, each at most once a minute.
 package usage
 
 import (
@@ -45,7 +44,7 @@ const DefaultMaxWaiting = 250_000
 
 const writeEvery = time.Minute
 
-// Recorder counts what cycles show. It is a controller.Sink and safe for concurrent use.
+// Recorder counts what cycles show. It is a controller.Sink, safe for concurrent use.
 type Recorder struct {
 	Open func() (Store, error) // in the background; retried after errors
 	// Replace, if set, renames a damaged store, so that Open creates a new one.
@@ -53,7 +52,7 @@ type Recorder struct {
 	Now     func() time.Time
 	In      *time.Location // of the hours
 	Log     zerolog.Logger
-	// Shared: several controllers write to the store, so a standby counts nothing.
+	// Shared: several controllers write, so a standby counts nothing.
 	Shared     bool
 	MaxWaiting int // sums that may wait to be written; 0: DefaultMaxWaiting
 
@@ -139,8 +138,8 @@ func (r *Recorder) Close() {
 	}
 }
 
-// take returns the counts since the last call. begun is 0 before the first look, and for a standby after the first
-// call. paused: another controller leads.
+// take returns the counts since the last call. begun is 0 before the first look, and after a standby's first call.
+// paused: another controller leads.
 func (r *Recorder) take() (sums Sums, begun, until int64, paused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,7 +188,6 @@ func (w *dbWriter) closeStore() {
 	}
 }
 
-// write writes the counts. With ended, nothing follows.
 func (w *dbWriter) write(ended bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
@@ -253,7 +251,7 @@ func (w *dbWriter) put(ctx context.Context, e *Entry) error {
 	return w.store.Add(ctx, e)
 }
 
-// open opens the store and notes the gap since its last entry.
+// open opens the store, and notes the gap since its last entry.
 func (w *dbWriter) open(ctx context.Context) error {
 	if w.store != nil {
 		return nil

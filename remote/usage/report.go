@@ -15,7 +15,6 @@ import (
 // ReportSchema is that of a Report.
 const ReportSchema = "genv.remote.report/1"
 
-// What rows of a report are.
 const (
 	ByUser  = "user"
 	ByGroup = "group"
@@ -63,8 +62,7 @@ func Shown(by, key string) string {
 	return "(unknown)"
 }
 
-// Arrange sorts the rows by attached time, longest first (days by date), and sets their shares. Rows that are days also
-// become Days.
+// Arrange sorts the rows by attached time (days by date) and sets their shares. Rows that are days also become Days.
 func (d *Report) Arrange() {
 	all := int64(0)
 	if d.By == ByDay {
@@ -89,7 +87,7 @@ func (d *Report) Arrange() {
 	})
 }
 
-// Groups joins users into groups. Users in several groups count in each, so the sum may exceed the total.
+// Groups joins users into groups. A user counts in each group, so the sum may exceed the total.
 func (d *Report) Groups(of func(user string) []string) {
 	sums := make(map[string]*ReportRow)
 	for i := range d.Rows {
@@ -110,7 +108,7 @@ func (d *Report) Groups(of func(user string) []string) {
 // OtherUsers is the key of all users with hidden names.
 const OtherUsers = "(other users)"
 
-// HideUsers joins the rows of all users except one; empty: all.
+// HideUsers joins all users' rows but one's.
 func (d *Report) HideUsers(but string) {
 	others, rows := ReportRow{Key: OtherUsers}, []ReportRow{}
 	for i := range d.Rows {
@@ -163,7 +161,7 @@ func ShortTime(seconds int64) string { return text.ShortDuration(time.Duration(s
 // Percent formats a share.
 func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
-// ReadTimeout limits a report including waiting: enough for a year of 1,000 hosts on a slow disk.
+// ReadTimeout includes waiting: enough for a year of 1,000 hosts on a slow disk.
 const ReadTimeout = 15 * time.Second
 
 const (
@@ -171,7 +169,6 @@ const (
 	maxReports = 32          // kept at most
 )
 
-// Errors of a Reader.
 var (
 	// ErrBusy means that a report took too long: try again later.
 	ErrBusy = errors.New("the usage database is busy")
@@ -193,12 +190,12 @@ type Reader struct {
 	kept map[Query]*Report
 }
 
-// NewReader returns a Reader. It opens the store for each report that isn't cached. groups may be nil.
+// NewReader returns a Reader, which opens the store for each report that isn't cached. groups may be nil.
 func NewReader(open func() (Store, error), now func() time.Time, groups Groups) *Reader {
 	return &Reader{open: open, now: now, groups: groups, reading: make(chan struct{}, 1), kept: make(map[Query]*Report)}
 }
 
-// Report returns a report at most a minute old. Don't change it, as other viewers share it.
+// Report returns a report at most a minute old. Other viewers share it: don't change it.
 func (r *Reader) Report(ctx context.Context, q Query) (*Report, error) {
 	if found := r.known(q); found != nil {
 		return found, nil
@@ -234,7 +231,6 @@ func (r *Reader) Report(ctx context.Context, q Query) (*Report, error) {
 	return found, nil
 }
 
-// known returns a fresh cached report, or nil.
 func (r *Reader) known(q Query) *Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()

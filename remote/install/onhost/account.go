@@ -46,8 +46,8 @@ func (i *installation) lookAtAccount(ctx context.Context, s *Survey) {
 	}
 }
 
-// refuses says whether a list of sshd_config refuses the names: an allow list without any of them, or a deny list with
-// one. Entries for some machines may apply to this one or not.
+// refuses: the list of sshd_config is an allow list without any of the names, or a deny list with one. Entries for some
+// machines may apply or not.
 func refuses(sshd, list string, names []string) bool {
 	denies, has, empty := strings.HasPrefix(list, "Deny"), false, true
 	for line := range strings.Lines(sshd) {
@@ -68,8 +68,8 @@ func refuses(sshd, list string, names []string) bool {
 
 const keysFile = ".ssh/authorized_keys" // in the account's home
 
-// makeAccount creates the account if it is missing, and lets the key log in. It has no password, but a shell, with
-// which sshd runs the controller's commands.
+// makeAccount creates a missing account, and lets the key log in. It has no password, but a shell, as sshd needs one
+// for commands.
 func (i *installation) makeAccount(ctx context.Context, key string) error {
 	if key == "" {
 		return nil

@@ -15,11 +15,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// leftover is the prefix of temporary files. sudo ignores them due to the dot.
+// leftover begins temporary names. sudo ignores the dot.
 const leftover = ".genv-install-"
 
-// ownLeftover is this host's prefix: hosts that share /usr/local may install at the same time. "=" isn't allowed in
-// host names, so gpu-1's prefix doesn't start with gpu's.
+// ownLeftover is this host's, as hosts may share /usr/local. Host names have no "=", so gpu-1's doesn't start with
+// gpu's.
 func ownLeftover() string {
 	name, _ := os.Hostname() // the kernel always has one
 	return leftover + name + "="
@@ -61,13 +61,13 @@ func (i *installation) install(ctx context.Context) error {
 	return err
 }
 
-// uninterrupted shields what a lost connection must not stop.
+// uninterrupted is for what a lost connection must not stop.
 func uninterrupted(ctx context.Context) context.Context {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
 	return context.WithoutCancel(ctx)
 }
 
-// removeLeftovers removes temporary files, also of an interrupted run: the lock excludes a running one.
+// removeLeftovers also cleans up after interrupted runs: the lock excludes a running one.
 func (i *installation) removeLeftovers(begin string) {
 	dirs := []string{path.Dir(i.Path), SudoersFolder}
 	if i.found.ShimsUnsafe == nil {
@@ -81,7 +81,7 @@ func (i *installation) removeLeftovers(begin string) {
 	}
 }
 
-// change replaces a file if a program accepts it before and after.
+// change replaces a file if a program accepts it, before and after.
 type change struct {
 	path, kind, step string // kind is a key of failures
 	isNew            bool   // there is no file yet
@@ -108,7 +108,7 @@ func (i *installation) changes(ctx context.Context, plan *Plan) (all []change, e
 	return all, err
 }
 
-// apply changes the files. Nothing in use changes before commit.
+// apply changes nothing in use before commit.
 func (i *installation) apply(ctx context.Context, plan *Plan) error {
 	changes, err := i.changes(ctx, plan)
 	if err == nil {
@@ -149,7 +149,7 @@ func (i *installation) apply(ctx context.Context, plan *Plan) error {
 	return i.commit(uninterrupted(ctx), plan, changes)
 }
 
-// commit renames the files into place, or restores everything. removeLeftovers removes the old ones.
+// commit renames the files into place, or restores all. removeLeftovers removes the old ones.
 func (i *installation) commit(ctx context.Context, plan *Plan, changes []change) (err error) {
 	var begun []change
 	for _, c := range changes {
@@ -208,7 +208,7 @@ func syncFolder(dir string) error {
 	return folder.Ignore(d.Sync(), syscall.EINVAL) // some file systems can't
 }
 
-// failures are the text and the next step of each kind. %s is the path of the program.
+// failures have a text and a next step. %s is the program's path.
 var failures = map[string][2]string{
 	"write": {"a file can't be written", "look for free space and for mounts that are read-only on the host"},
 	"checksum": {
@@ -249,7 +249,7 @@ func (i *installation) failure(kind string, err error) error {
 	return Failure(kind, i.Path, text.OneLine(err.Error())+i.made)
 }
 
-// Failure is the error of an installation that gave up and left the host unchanged. why is the output of its programs.
+// Failure is for an installation that gave up, leaving the host unchanged. why is its programs' output.
 func Failure(kind, path, why string) error {
 	said, known := failures[kind]
 	if !known {

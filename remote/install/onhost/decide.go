@@ -9,7 +9,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Results: what was done on a host, or would be.
 const (
 	Unchanged   = "unchanged"
 	Installed   = "installed"
@@ -18,7 +17,6 @@ const (
 	Uninstalled = "uninstalled"
 )
 
-// Who owns the state.
 const (
 	StateRoot   = "root"   // through its service
 	StateShared = "shared" // all users write it
@@ -38,8 +36,7 @@ type Plan struct {
 
 func (p *Plan) files() bool { return p.Program || p.Sudoers || p.Shims || p.Key != "" }
 
-// Decide compares what a host has with what it should have. The error says why that is impossible, and the next step;
-// then nothing was changed.
+// Decide compares what a host has with what it should have. After an error nothing was changed.
 func Decide(w *Request, s *Survey) (*Plan, error) {
 	plan := &Plan{Outcome: s.outcome(), Program: s.Sum != w.Sum}
 	plan.Shims, plan.Now = !s.Shims && hasShims(w.Path), &Version{Sum: w.Sum}
@@ -102,7 +99,7 @@ func (p *Plan) decideAccount(w *Request, s *Survey) {
 	}
 }
 
-// decideState makes root own the state of a new host. An upgrade never changes the owner.
+// decideState lets root own a new host's state. An upgrade never changes the owner.
 func (p *Plan) decideState(w *Request, s *Survey) error {
 	switch {
 	case w.State == StateRoot && !s.Systemd:
@@ -131,8 +128,8 @@ func Refuse(next, format string, args ...any) error {
 	return remote.Errorf(remote.InstallRefused, format, args...).WithNext(next)
 }
 
-// decidePlace leaves packages' files to the package manager. All folders up to / must be root's alone: who can rename
-// one decides what sudo runs.
+// decidePlace leaves packages' files alone. All folders up to / must be root's alone: who can rename one decides what
+// sudo runs.
 func decidePlace(w *Request, s *Survey, replace bool) error {
 	switch f := s.Unsafe; {
 	case s.Package != "":
@@ -160,8 +157,8 @@ func describe(version, sum string) string {
 	return "version " + version + ", " + sum
 }
 
-// decideSudoers keeps the accounts that the file already allows, and those in the file of earlier versions, which it
-// replaces. It never overwrites lines that genv didn't write.
+// decideSudoers keeps the accounts in the file, and in earlier versions', which it replaces. It never overwrites
+// foreign lines.
 func (p *Plan) decideSudoers(w *Request, s *Survey) error {
 	if w.Account == "" {
 		return nil

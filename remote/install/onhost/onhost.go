@@ -1,12 +1,12 @@
-// Package onhost installs, upgrades and removes genv on its own machine, as root. It installs the running program:
-// `genv host install`, which a controller's machine starts over SSH.
+// Package onhost installs, upgrades and removes genv on its own machine, as root. It installs itself: `genv host
+// install`, which a controller's machine starts over SSH.
 //
 //	h := onhost.Host{Program: "/proc/self/exe", Out: os.Stdout, Getenv: os.Getenv, Run: (*exec.Cmd).Run}
 //	err := h.Serve(ctx, os.Stdin, plan) // reads a Request, and writes an Answer
 //
-// It surveys the host and decides; Decide is pure. Then it writes all files under temporary names in their folders,
-// checks them (checksum, a test run, visudo), and renames them. So a host always has the old or the new program, and
-// valid sudoers. The next run cleans up after an interrupted one.
+// It surveys the host and decides (Decide is pure). It writes all files under temporary names, checks them (checksum, a
+// test run, visudo), and renames them. So a host always has a whole program and valid sudoers. The next run cleans up
+// after an interrupted one.
 package onhost
 
 import (
@@ -130,7 +130,7 @@ func (i *installation) report(key, value string) error {
 	return err
 }
 
-// step reports a completed step. An error means that no one waits for the rest.
+// step reports a completed step. After an error no one waits for the rest.
 func (i *installation) step(ctx context.Context, name string) error {
 	return cmp.Or(context.Cause(ctx), i.report("step", name))
 }
@@ -153,8 +153,8 @@ func (i *installation) do(ctx context.Context) error {
 	return i.install(ctx)
 }
 
-// lock allows one installation at a time. Only root can open the file, while any user could lock a folder. A full or
-// read-only /run doesn't prevent an uninstallation.
+// lock allows one installation at a time. Only root can open the file; any user can lock a folder. A full or read-only
+// /run doesn't prevent uninstalling.
 func (i *installation) lock() (run *folder.Folder, err error) {
 	if run, err = folder.OpenTrusted(i.at("/run")); err == nil {
 		err = run.Hold("genv-install.lock", time.Minute)
@@ -192,10 +192,9 @@ func sumOf[T string | []byte](data T) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// folders are searched after sudo's own path.
+// folders follow sudo's own path.
 const folders = ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// find returns the path of a program, or "".
 func (h *Host) find(name, folders string) string {
 	for _, dir := range filepath.SplitList(folders) {
 		path := filepath.Join(dir, name)
@@ -213,7 +212,7 @@ func (h *Host) run(ctx context.Context, name string, args ...string) (string, er
 	return out, err
 }
 
-// runAs runs a program with stdin, as the account (if any) in its home. said is the end of both outputs.
+// runAs is run with stdin, as the account (if any) in its home. said is the end of both outputs.
 func (h *Host) runAs(
 	ctx context.Context, as *nss.Account, stdin, name string, args ...string,
 ) (stdout, said string, err error) {

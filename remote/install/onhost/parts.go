@@ -17,7 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// Units of root's service, which the packages have too, and of a machine alone.
+// Units of root's service, as in the packages, and of a machine alone.
 var (
 	//go:embed systemd/genv-host.socket
 	hostSocket string
@@ -43,7 +43,7 @@ const (
 	usual       = "/usr/bin/genv" // found by cron
 	enforceUnit = "genv-enforce.service"
 	shimTarget  = "../../../bin/genv" // shims link to the program if its folder is named bin
-	// A file with the package's name would replace that one. systemd-tmpfiles removes old files from /var/tmp.
+	// The package's name would replace its file. systemd-tmpfiles removes old files from /var/tmp.
 	tmpfiles = "/etc/tmpfiles.d/genv-state.conf"
 	mark     = "# by genv remote install --shell-setup"
 )
@@ -58,7 +58,7 @@ func (i *installation) shims() (parts []part) {
 	return parts
 }
 
-// extras are the parts for Extras and ShellSetup. With again, those made by the program are renewed.
+// extras are for Extras and ShellSetup. again renews those made by the program.
 func (i *installation) extras(ctx context.Context, again bool) (parts []part) {
 	if !i.Extras {
 		return nil
@@ -101,7 +101,7 @@ func (i *installation) extras(ctx context.Context, again bool) (parts []part) {
 	return parts
 }
 
-// shellLine starts genv only in interactive shells, which neither wait for it nor fail with it.
+// shellLine starts genv only in interactive shells, which don't wait for it or fail with it.
 func (i *installation) shellLine(file string) string {
 	kind := "bash"
 	if strings.HasSuffix(file, "zshrc") {
@@ -116,7 +116,7 @@ func (h *Host) exists(path string) bool {
 	return err == nil
 }
 
-// addExtras adds what is missing, after genv is in place.
+// addExtras needs the program in place.
 func (i *installation) addExtras(ctx context.Context, again bool) (err error) {
 	for _, p := range i.extras(ctx, again) {
 		isUnit := path.Base(p.path) == enforceUnit
@@ -131,7 +131,6 @@ func (i *installation) addExtras(ctx context.Context, again bool) (err error) {
 	return i.failure("extras", err)
 }
 
-// put writes a part and creates its folder.
 func (i *installation) put(ctx context.Context, p part) error {
 	file := i.at(p.path)
 	err := os.MkdirAll(filepath.Dir(file), 0o755)
@@ -206,7 +205,7 @@ func (i *installation) take(ctx context.Context, p part) error {
 	return nil
 }
 
-// takeAll removes parts, and makes systemd reload once: each time containers can lose their GPUs.
+// takeAll removes parts, with one reload of systemd: each can cost containers their GPUs.
 func (i *installation) takeAll(ctx context.Context, parts []part) error {
 	isUnit := func(p part) bool { return strings.HasPrefix(p.path, unitFolder) && i.exists(p.path) }
 	units := slices.ContainsFunc(parts, isUnit)

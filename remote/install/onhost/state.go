@@ -8,7 +8,6 @@ import (
 
 var hostUnits = []string{"genv-host.socket", "genv-host.service"}
 
-// units belong to root's service.
 func (r *Request) units() []part {
 	return []part{
 		{path: unitFolder + hostUnits[0], content: hostSocket},
@@ -16,8 +15,7 @@ func (r *Request) units() []part {
 	}
 }
 
-// changeState gives the state to root's service or to all users. With an empty to, an existing service continues with
-// this genv.
+// changeState gives the state to root's service or all users. "" lets an existing service continue with this genv.
 func (i *installation) changeState(ctx context.Context, to string) (err error) {
 	if to == StateShared {
 		return i.failure("state", i.shareState(ctx))
@@ -54,8 +52,7 @@ func (h *Host) systemctl(ctx context.Context, words string, units ...string) err
 	return err
 }
 
-// outdated says whether systemd has loaded an older unit than the file's, and whether that or its running program was
-// replaced.
+// outdated: systemd has loaded an older unit; that or the running program was replaced.
 func (h *Host) outdated(ctx context.Context, unit string) (reload, restart bool) {
 	out, _ := h.run(ctx, "systemctl", "show", "--property=LoadState,NeedDaemonReload,MainPID", unit)
 	_, pid, _ := strings.Cut(out, "MainPID=")
@@ -65,7 +62,7 @@ func (h *Host) outdated(ctx context.Context, unit string) (reload, restart bool)
 	return reload, reload || strings.HasSuffix(exe, " (deleted)")
 }
 
-// restart makes systemd reload units only if needed: each time containers can lose their GPUs.
+// restart reloads systemd only if needed: containers can lose their GPUs.
 func (h *Host) restart(ctx context.Context, how string, units ...string) error {
 	for _, unit := range units {
 		if reload, _ := h.outdated(ctx, unit); reload {

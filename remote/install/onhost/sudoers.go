@@ -15,11 +15,11 @@ const (
 	oldRulesFile  = "genv"
 )
 
-// securePath is where root's genv looks for programs such as nvidia-smi, before the site's folders.
+// securePath is root's genv's, for programs such as nvidia-smi, before the site's folders.
 const securePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Sudoers is the file that lets these accounts (as from remote.SudoersAccount) run, as root and without a password,
-// only what a controller runs of the genv at path. It keeps the site's own secure_path.
+// Sudoers lets accounts (see remote.SudoersAccount) run as root, without a password, only what a controller runs of the
+// genv at path. It keeps the site's own secure_path.
 func Sudoers(path, sitePath string, accounts ...string) string {
 	var b strings.Builder
 	b.WriteString("# Written by `genv remote install`. It allows what a controller of genv runs on a host.\n")
@@ -45,7 +45,7 @@ var (
 	plainPath   = text.Pattern(`^[A-Za-z0-9_.+/:-]{1,1000}$`)
 )
 
-// CheckPath refuses program paths that don't fit into sudoers or a shell, or that sudo wouldn't find as genv.
+// CheckPath refuses paths that don't fit into sudoers or a shell, or that sudo wouldn't find as genv.
 func CheckPath(path string) error {
 	switch {
 	case len(path) > 200 || !plainFolder().MatchString(path):
@@ -62,8 +62,7 @@ func oldLine(account, path string) string {
 		"%[2]s usage serve *", account, path)
 }
 
-// accounts returns the accounts in a file written by Sudoers, or copied from the documentation. ours is false if it has
-// anything else, or is a link.
+// accounts reads a file of Sudoers or from the documentation. ours is false if it has anything else, or is a link.
 func (r *Rules) accounts(path string) (accounts []string, ours bool) {
 	joined := strings.ReplaceAll(r.Content, "\\\n", " ")
 	for line := range strings.SplitSeq(joined, "\n") {

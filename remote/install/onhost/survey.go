@@ -47,7 +47,6 @@ type Survey struct {
 	Stale   bool // the unit or the running program differs
 }
 
-// outcome is for a host that isn't changed.
 func (s *Survey) outcome() Outcome {
 	o := Outcome{Result: Unchanged}
 	if s.Sum != "" {
@@ -73,7 +72,7 @@ func (f *Folder) why() string {
 	return fmt.Sprintf("others than root may change what is in %s (uid %d, mode %o)", f.Path, f.UID, f.Mode)
 }
 
-// unsafe returns the first folder, from dir up to /, that others than root may change, or nil.
+// unsafe returns the first folder from dir up to / that others than root may change, or nil.
 func (h *Host) unsafe(dir string) *Folder {
 	for ; ; dir = path.Dir(dir) {
 		var st unix.Stat_t
@@ -115,7 +114,7 @@ func (i *installation) look(ctx context.Context) *Survey {
 	return s
 }
 
-// foundBySudo returns the genv that sudo finds by name. The link in /usr/bin stands for its target.
+// foundBySudo is the genv that sudo finds. The link in /usr/bin stands for its target.
 func (i *installation) foundBySudo() string {
 	found := i.find("genv", i.Getenv("PATH"))
 	if target, _ := os.Readlink(i.at(found)); target == i.Path {
@@ -154,7 +153,7 @@ func (h *Host) isFolder(dir string) bool {
 	return err == nil && info.IsDir()
 }
 
-// packageOf returns the dpkg or rpm package that owns a file, also behind a link, or "".
+// packageOf is the dpkg or rpm package of a file, also behind a link, or "".
 func (h *Host) packageOf(ctx context.Context, file string) string {
 	resolved, err := filepath.EvalSymlinks(h.at(file))
 	if file == "" || err != nil {
@@ -203,8 +202,8 @@ func (h *Host) NotNew() string {
 	return h.genv143()
 }
 
-// genv143 names genv 1.4.3, a Python program, if found in PATH, in the system's Python packages, or as a process. It
-// reads only what processes can't make slow.
+// genv143 finds genv 1.4.3, a Python program, in PATH, Python's packages, or as a process. It reads only what processes
+// can't make slow.
 func (h *Host) genv143() string {
 	for _, dir := range filepath.SplitList(h.Getenv("PATH") + folders) {
 		path := filepath.Join(dir, "genv")

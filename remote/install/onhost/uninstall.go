@@ -38,7 +38,7 @@ func (i *installation) uninstall(ctx context.Context) error {
 	return err
 }
 
-// removeAll starts with sudoers: first of all, the right to run genv ends.
+// removeAll starts with sudoers: the right to run genv ends first.
 func (i *installation) removeAll(ctx context.Context, rules []part) error {
 	parts := rules
 	if i.found.ShimsUnsafe == nil {
@@ -54,7 +54,6 @@ func (i *installation) removeAll(ctx context.Context, rules []part) error {
 	return folder.Ignore(syncFolder(i.at(path.Dir(i.Path))), os.ErrNotExist)
 }
 
-// planUninstall returns the sudoers files to remove.
 func (i *installation) planUninstall(ctx context.Context) (rules []part, err error) {
 	s, o := i.found, new(i.found.outcome())
 	if err := decidePlace(i.Request, s, false); err != nil {
@@ -83,10 +82,10 @@ func (i *installation) planUninstall(ctx context.Context) (rules []part, err err
 	return rules, err
 }
 
-// handsOver: an uninstallation gives root's state to all users, who couldn't change it without the program.
+// handsOver: users couldn't change root's state without the program, so they get it.
 func (s *Survey) handsOver() bool { return s.Sum != "" && (s.Unit || s.Owned) }
 
-// mayPurge refuses if environments are active, or genv 1.4.3 uses the state.
+// mayPurge refuses with active environments, or if genv 1.4.3 uses the state.
 func (i *installation) mayPurge(ctx context.Context) error {
 	const next = "wait until they have ended, or remove genv alone with --uninstall"
 	program := i.Program
@@ -107,8 +106,8 @@ func (i *installation) mayPurge(ctx context.Context) error {
 	return nil
 }
 
-// endUsages ends root's processes of the program that controllers started, even if it was replaced or removed. The
-// mount namespace excludes the same path in a container.
+// endUsages ends root's processes of the program (even a replaced one) that controllers started. The mount namespace
+// excludes containers' programs.
 func (i *installation) endUsages() {
 	ours, _ := os.Readlink("/proc/self/ns/mnt")
 	for try := range 50 {
@@ -135,7 +134,7 @@ func (i *installation) endUsages() {
 	}
 }
 
-// purge removes the rest if requested, and notes what stays.
+// purge removes the rest on request, and notes what stays.
 func (i *installation) purge(ctx context.Context) {
 	account, err := i.accounts.Named(ctx, i.Account)
 	hasAccount := err == nil && i.Account != ""

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// files are the configuration files. They are reread when one changes.
+// files are the configuration files, reread when one changes.
 type files struct {
 	roots []root
 	who   identity
@@ -54,7 +54,7 @@ func newFiles(o ResolverOptions, who identity) *files {
 	return f
 }
 
-// stamp changes with the files. It rereads them then.
+// stamp changes with the files, which it then rereads.
 func (f *files) stamp() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,15 +144,14 @@ type line struct {
 	place   Error // file and number
 	keyword string
 	words   []string
-	// hosts are lists of patterns that must each match: those of its Host line, and those above the Includes that lead
-	// to its file.
+	// hosts are pattern lists that must all match: that of its Host line, and those around the Includes of its file.
 	hosts [][]string
 }
 
-// included replaces Include: the library would open the files itself, and look in other places than ssh.
+// included hides Include from the library, which would open the files itself, and elsewhere than ssh.
 const included = "included"
 
-// parse lets the library read a file. It refuses lines that the library reads differently from ssh.
+// parse uses the library, but refuses lines that it reads differently from ssh.
 func (f *files) parse(path, content string, r root, depth int, within [][]string) (parsed []line) {
 	var text strings.Builder
 	number := 0
@@ -214,7 +213,7 @@ func (f *files) lines(kv *ssh_config.KV, path string, r root, depth int, hosts [
 	return []line{l}
 }
 
-// cut splits a line into its keyword, in lower case, and its value; both are empty for blank lines and comments.
+// cut splits a line into lower-case keyword and value; empty for blank lines and comments.
 func cut(line string) (keyword, value string) {
 	line = strings.Trim(line, " \t\r\n\f")
 	if strings.HasPrefix(line, "#") {
@@ -232,11 +231,11 @@ func cut(line string) (keyword, value string) {
 	return cmp.Or(aliases[keyword], keyword), value
 }
 
-// withoutSSH ends the error for a line that only ssh can read.
+// withoutSSH is for a line that only ssh can read.
 const withoutSSH = " cannot be honoured without ssh: install the OpenSSH client"
 
-// leftToSSH names what a line leaves to ssh, or "": unknown keywords, and values that the library or another OpenSSH
-// reads differently.
+// leftToSSH names what only ssh reads, or "": unknown keywords, and values that the library or another OpenSSH reads
+// differently.
 func leftToSSH(keyword, value string) string {
 	h, ok := honoured()[keyword]
 	bare, _, comment := strings.Cut(value, "#")

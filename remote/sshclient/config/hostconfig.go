@@ -13,7 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// HostConfig has the ssh_config settings that genv uses for a host. Paths are absolute, and tokens expanded.
+// HostConfig has the ssh_config settings that genv uses. Paths are absolute, tokens expanded.
 type HostConfig struct {
 	HostName string // name or address to connect to
 	User     string
@@ -34,11 +34,11 @@ type HostConfig struct {
 	AcceptNew        bool // StrictHostKeyChecking accept-new; else unknown keys are refused
 	HashKnownHosts   bool
 	CheckHostIP      bool
-	// KnownHostsCommand is a program and its arguments, without a shell. NUL H stands for the host's name.
+	// KnownHostsCommand has a program and its arguments, for no shell. NUL H stands for the host's name.
 	KnownHostsCommand []string
 
-	// Algorithms that the SSH library has, by preference, never empty. PubkeyAcceptedAlgorithms are for the user's
-	// keys, CASignatureAlgorithms for authorities of host certificates.
+	// Algorithms of the SSH library, by preference, never empty. PubkeyAcceptedAlgorithms are for the user's keys,
+	// CASignatureAlgorithms for authorities of host certificates.
 	KexAlgorithms, Ciphers, MACs                                       []string
 	HostKeyAlgorithms, PubkeyAcceptedAlgorithms, CASignatureAlgorithms []string
 	FixedHostKeyOrder                                                  bool // known key types don't come first
@@ -48,12 +48,12 @@ type HostConfig struct {
 	ServerAliveInterval time.Duration // 0: not set
 	ServerAliveCountMax int
 	AddressFamily       string // any, inet or inet6
-	// BindAddress is a local address or name to connect from; otherwise BindInterface has the address. If both are
-	// empty, the kernel decides.
+	// BindAddress is a local address or name to connect from, else BindInterface has it. Both empty: the kernel
+	// decides.
 	BindAddress, BindInterface string
 }
 
-// Lookup is a host as named by the administrator, with settings that override ssh_config.
+// Lookup is a host as the administrator names it, with overrides.
 type Lookup struct {
 	Host     string // matched against Host patterns
 	HostName string // empty: from ssh_config
@@ -91,11 +91,10 @@ const minRSASize = 1024 // OpenSSH's minimum in bits (SSH_RSA_MINIMUM_MODULUS_SI
 
 const commandTokens = "CdHhikLlnpru" // of KnownHostsCommand, except those known only during the handshake
 
-// leftOut are keywords that only ssh(1) supports: KnownHostsCommand only with quotes or other tokens, ProxyUseFdpass
-// only with a ProxyCommand.
+// leftOut only ssh(1) supports: KnownHostsCommand with quotes or other tokens, ProxyUseFdpass with a ProxyCommand.
 var leftOut = []string{"knownhostscommand", "proxyusefdpass", "revokedhostkeys"}
 
-// restrictions sets the limits on algorithms and keys. If they rule out our login, it fails.
+// restrictions limits algorithms and keys. It fails if they rule out our login.
 func (r raw) restrictions(s *HostConfig) error {
 	err := r.algorithms(s) // first, as the host's key matters even without a login
 	if value := r.first("pubkeyauthentication"); oneOf("no", "false")(value) {
@@ -126,7 +125,7 @@ func (r raw) restrictions(s *HostConfig) error {
 	return err
 }
 
-// CheckSize refuses RSA keys and certificates smaller than RequiredRSASize.
+// CheckSize applies RequiredRSASize.
 func (s HostConfig) CheckSize(key ssh.PublicKey) error {
 	if cert, ok := key.(*ssh.Certificate); ok {
 		key = cert.Key
@@ -140,8 +139,8 @@ func (s HostConfig) CheckSize(key ssh.PublicKey) error {
 	return nil
 }
 
-// SignatureAlgorithms returns the algorithms of PubkeyAcceptedAlgorithms (nil: ssh's default) that a user's key or
-// certificate can sign with. Without any, the key must not be used.
+// SignatureAlgorithms of PubkeyAcceptedAlgorithms (nil: ssh's default) suit a user's key or certificate. Without any,
+// it must not be used.
 func (s HostConfig) SignatureAlgorithms(key ssh.PublicKey) []string {
 	able := []string{key.Type()}
 	switch key.Type() {
@@ -157,8 +156,7 @@ func (s HostConfig) SignatureAlgorithms(key ssh.PublicKey) []string {
 	return slices.DeleteFunc(slices.Clone(accepted), func(name string) bool { return !slices.Contains(able, name) })
 }
 
-// AcceptsAuthority says whether CASignatureAlgorithms allow a host certificate's signature. Otherwise OpenSSH treats it
-// as the plain key in it.
+// AcceptsAuthority applies CASignatureAlgorithms to a host certificate. If refused, OpenSSH uses the plain key in it.
 func (s HostConfig) AcceptsAuthority(cert *ssh.Certificate) bool {
 	return cert.Signature != nil && slices.Contains(s.CASignatureAlgorithms, cert.Signature.Format)
 }

@@ -22,7 +22,7 @@ const (
 	rest              // all that follows; the first line wins
 )
 
-// honoured are the keywords of HostConfig, and the values that ssh accepts. Other values are left to ssh, or refused.
+// honoured are HostConfig's keywords, with the values that ssh accepts. Others are left to ssh, or refused.
 var honoured = sync.OnceValue(func() map[string]keyword {
 	all := map[string]keyword{
 		"hostname":                 {one, onlyTokens("h")},
@@ -70,8 +70,8 @@ type keyword struct {
 // aliases are old names that ssh still accepts: PubkeyAcceptedKeyTypes before 8.5, RSAMinSize in Red Hat's 8.7.
 var aliases = map[string]string{"pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms", "rsaminsize": "requiredrsasize"}
 
-// ignored are keywords of ssh_config(5) that don't matter to genv, or are only read on demand (see ControlPath).
-// Unlisted ones are left to ssh.
+// ignored are keywords of ssh_config(5) that don't matter, or only on demand (see ControlPath). Unlisted ones are left
+// to ssh.
 var ignored = lazily(`addkeystoagent canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
 canonicalizepermittedcnames challengeresponseauthentication channeltimeout clearallforwardings compression
 connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline enablesshkeysign
@@ -104,7 +104,7 @@ func onlyTokens(tokens string) func(string) bool {
 	return func(value string) bool { return tokensAmong(tokens, value) && !strings.Contains(value, "${") }
 }
 
-// isAgent accepts what ssh accepts as a socket, even for other hosts: a $NAME may be unset, a ${NAME} may not.
+// isAgent accepts a socket like ssh, even for other hosts: a $NAME may be unset, a ${NAME} may not.
 func isAgent(value string) bool {
 	if name, isVariable := strings.CutPrefix(value, "$"); isVariable && !strings.HasPrefix(name, "{") {
 		return variableName().MatchString(name)
@@ -114,7 +114,7 @@ func isAgent(value string) bool {
 
 var variableName = text.Pattern(`^[A-Za-z0-9_]+$`)
 
-// isFileName accepts the tokens of all OpenSSH versions since 8.0. environmentSet checks ${ENV} later.
+// isFileName accepts all tokens since OpenSSH 8.0. environmentSet checks ${ENV} later.
 func isFileName(value string) bool {
 	return tokensAmong("dhiLlnpru", value) && strings.Count(value, "${") <= strings.Count(value, "}")
 }
@@ -132,7 +132,7 @@ func tokensAmong(tokens, value string) bool {
 	}
 }
 
-// algorithmList is a keyword for algorithms, by their names in OpenSSH 10 (myproposal.h).
+// algorithmList is a keyword, with OpenSSH 10's names (myproposal.h).
 type algorithmList struct {
 	name     string   // as written in ssh_config(5)
 	defaults []string // without the keyword
@@ -140,7 +140,7 @@ type algorithmList struct {
 	field    func(*HostConfig) *[]string
 }
 
-// The lists are made on first use, as most commands don't connect to hosts.
+// Most commands connect to no host, and need no lists.
 var (
 	defaultSignatures = lazily(`ssh-ed25519 ecdsa-sha2-nistp256 ecdsa-sha2-nistp384 ecdsa-sha2-nistp521
 sk-ssh-ed25519@openssh.com sk-ecdsa-sha2-nistp256@openssh.com webauthn-sk-ecdsa-sha2-nistp256@openssh.com
@@ -162,7 +162,6 @@ hmac-sha2-512-etm@openssh.com hmac-sha1-etm@openssh.com umac-64@openssh.com umac
 hmac-sha2-512 hmac-sha1`)
 )
 
-// lazily splits words on first use.
 func lazily(words string) func() []string {
 	return sync.OnceValue(func() []string { return strings.Fields(words) })
 }
@@ -195,7 +194,7 @@ func isRC4(name string) bool            { return strings.HasPrefix(name, "arcfou
 // isObsolete: newer versions of ssh don't accept the name.
 func isObsolete(name string) bool { return strings.HasPrefix(name, "ssh-dss") }
 
-// implemented returns what the library has, except RC4. The insecure ones need ssh_config to enable them.
+// implemented is what the library has, except RC4. ssh_config must enable the insecure ones.
 func implemented() ssh.Algorithms {
 	all, insecure := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
 	return ssh.Algorithms{
@@ -217,8 +216,7 @@ func withCertificates(names []string) []string {
 	return all
 }
 
-// isValid says whether a value has only names known to ssh and genv, after an optional `+`, `-` or `^`. `-` also allows
-// patterns.
+// isValid: all names are known to ssh and genv, after an optional `+`, `-` or `^`. `-` allows patterns.
 func (l algorithmList) isValid(value string) bool {
 	kind, items := operator(value)
 	known := slices.DeleteFunc(slices.Concat(l.defaults, l.here), isObsolete)
@@ -258,8 +256,8 @@ func (l algorithmList) expand(value string) (names []string) {
 	return names
 }
 
-// fixedHostKeyOrder says whether a value of HostKeyAlgorithms sets the order of types. `ssh -G` prints just names: the
-// defaults left by `+` and `-`, in their order, then those added by `+`.
+// fixedHostKeyOrder: HostKeyAlgorithms sets the order of types. `ssh -G` prints just names: defaults left by `+` and
+// `-`, in their order, then those added by `+`.
 func fixedHostKeyOrder(value string, asWritten bool) bool {
 	kind, items := operator(value)
 	if value == "" || kind == '+' || kind == '-' {
@@ -279,7 +277,7 @@ func fixedHostKeyOrder(value string, asWritten bool) bool {
 	return false
 }
 
-// algorithms sets the lists to what the library has. An empty list is an error, as the library would use its own.
+// algorithms sets the library's part of the lists. An empty list is an error: the library would use its own.
 func (r raw) algorithms(s *HostConfig) error {
 	for _, l := range algorithmLists() {
 		names := l.defaults

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// raw has values by lower-case keyword, as `ssh -G` prints them: several for repeatable keywords.
+// raw has values by lower-case keyword, like `ssh -G`.
 type raw map[string][]string
 
 func (r raw) first(key string) string {
@@ -181,7 +181,7 @@ type identity struct {
 
 const noHome = "/nonexistent" // has no files
 
-// whoAmI finds the account of the real uid, as $USER and $HOME may be another user's (`sudo -E`, `su`).
+// whoAmI finds the real uid's account: $USER and $HOME may be another user's (`sudo -E`, `su`).
 func whoAmI(o ResolverOptions) identity {
 	who := identity{uid: fmt.Sprint(os.Getuid())}
 	if account, err := (nss.Passwd{}).Own(context.Background()); err == nil {
@@ -198,7 +198,7 @@ func whoAmI(o ResolverOptions) identity {
 	return who
 }
 
-// ownFolder returns the folder if it is this user's, as $HOME must be without an account, in containers.
+// ownFolder must be this user's, as $HOME in containers without an account.
 func ownFolder(folder string) string {
 	info, err := os.Stat(folder)
 	if err != nil || !filepath.IsAbs(folder) {
@@ -228,8 +228,8 @@ func (w identity) path(name string) string {
 	return strings.TrimSuffix(home+"/"+rest, "/")
 }
 
-// tokens replaces the tokens of ssh_config(5) for file names and ProxyCommand, and more: pairs of token and value.
-// Unknown ones stay, as `ssh -G` has already expanded some.
+// tokens replaces those of ssh_config(5) for file names and ProxyCommand, and more (pairs of token and value). Unknown
+// ones stay, as `ssh -G` has expanded some.
 func (w identity) tokens(q Lookup, s HostConfig, more ...string) *strings.Replacer {
 	long, _ := os.Hostname() // may be empty, as in OpenSSH
 	short, _, _ := strings.Cut(long, ".")
@@ -254,8 +254,8 @@ func environment(text string) string {
 	}
 }
 
-// knownHostsCommand splits and expands KnownHostsCommand. A NUL byte, which no value contains, replaces the percent
-// sign of tokens known only during the handshake.
+// knownHostsCommand splits and expands KnownHostsCommand. A NUL byte, which no value has, marks tokens known only
+// during the handshake.
 func (w identity) knownHostsCommand(text string, q Lookup, s HostConfig) []string {
 	command := strings.Fields(unlessNone(text))
 	tokens := w.tokens(q, s, "%H", "\x00H")

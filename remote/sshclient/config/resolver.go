@@ -1,15 +1,15 @@
-// Package config reads the OpenSSH configuration of a host: the fields of ssh_config that genv uses, with Include,
-// tokens, `~` and ${ENV}.
+// Package config reads a host's OpenSSH configuration: the fields of ssh_config that genv uses, with Include, tokens,
+// `~` and ${ENV}.
 //
-// kevinburke/ssh_config reads plain files, as a process per host costs milliseconds of CPU time. Files with a line that
-// it reads differently from ssh, or can't read (Match), are left to `ssh -G`. Without ssh, such a line is an *Error
-// with file and line, never silently a default.
+// kevinburke/ssh_config reads plain files: a process per host costs milliseconds of CPU time. Files with a line that it
+// reads differently from ssh, or can't (Match), are left to `ssh -G`. Without ssh, such a line is an *Error, never
+// silently a default.
 //
 //	resolver := config.New(config.ResolverOptions{})
 //	hostConfig, err := resolver.Resolve(ctx, config.Lookup{Host: "gpu-07"})
 //
-// It opens no connection, checks no key, and ignores forwarding, environment and terminals. Algorithm lists are those
-// of ssh_config or OpenSSH's defaults, as far as the SSH library has them.
+// It opens no connection, checks no key, and ignores forwarding, environment and terminals. Algorithms are ssh_config's
+// or OpenSSH's, as far as the SSH library has them.
 package config
 
 import (
@@ -34,12 +34,12 @@ import (
 type ResolverOptions struct {
 	File string // as ssh -F: replaces the user's and the system's; "none" for none
 	SSH  string // the program; empty: ssh in PATH; "none": none
-	// User, Home and SystemFile replace the user's name and home and /etc/ssh/ssh_config, for tests without ssh.
+	// User, Home and SystemFile replace the user's and /etc/ssh/ssh_config, for tests without ssh.
 	User, Home, SystemFile string
 	Timeout                time.Duration // of an ssh run, without queueing; 0: 10 s
 }
 
-// Resolver resolves hosts, and caches the results until a file changes. It is safe for concurrent use.
+// Resolver caches hosts' settings until a file changes. It is safe for concurrent use.
 type Resolver struct {
 	options ResolverOptions
 	who     identity
@@ -57,7 +57,7 @@ type cached struct {
 	stamp    string // of its files
 }
 
-// New finds ssh and the user, and reads no configuration yet.
+// New finds ssh and the user, but reads no configuration yet.
 func New(o ResolverOptions) *Resolver {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	r := &Resolver{options: o, running: make(chan struct{}, max(2, runtime.NumCPU())), answers: map[Lookup]cached{}}
@@ -109,8 +109,7 @@ func (r *Resolver) resolve(ctx context.Context, q Lookup) (HostConfig, error) {
 	return s, validTarget(s, r.who)
 }
 
-// read uses the local reader if it understands every line, else ssh if available. lines are those that the local reader
-// selected.
+// read uses the local reader if that understands every line, else ssh if there is one. lines are the local reader's.
 func (r *Resolver) read(ctx context.Context, q Lookup) (raw, []line, error) {
 	values, lines, err := r.files.evaluate(q)
 	if err == nil || r.ssh == "" {
@@ -133,10 +132,10 @@ func located(err error, lines []line) error {
 	return err
 }
 
-// hostName matches names and addresses without characters that a shell or ssh's command line interprets.
+// hostName has nothing that a shell or ssh's command line interprets.
 var hostName = text.Pattern(`^[\pL\pN_.:\[\]][\pL\pN_.:%\[\]-]*$`)
 
-// userName excludes what a shell interprets, as it may be part of a ProxyCommand.
+// userName has nothing that a shell interprets: a ProxyCommand may contain it.
 var userName = text.Pattern(`^[\pL\pN_.@+\\][\pL\pN_.@+\\ -]*\$?$`)
 
 // Valid refuses names that could be taken for an option or interpreted by a shell.
@@ -181,7 +180,7 @@ func validTarget(s HostConfig, who identity) error {
 	return nil
 }
 
-// evaluate returns a host's configuration and its lines, or the *Error of the first unsupported line anywhere.
+// evaluate returns a host's configuration, or the *Error of the first unsupported line anywhere.
 func (f *files) evaluate(q Lookup) (raw, []line, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -232,8 +231,8 @@ func (l *line) counts(before []line) bool {
 	return true
 }
 
-// MatchesAny says whether a pattern of ssh_config or known_hosts matches and no negated one does. `*` is any text and
-// `?` any byte, as in OpenSSH.
+// MatchesAny: a pattern of ssh_config or known_hosts matches, and no negated one. `*` is any text, `?` any byte, as in
+// OpenSSH.
 func MatchesAny(patterns []string, name string) bool {
 	found := false
 	for _, pattern := range patterns {
@@ -249,7 +248,7 @@ func MatchesAny(patterns []string, name string) bool {
 	return found
 }
 
-// usualSpelling is how ssh looks up an address in known_hosts: ::1 for 0:0:0:0:0:0:0:1.
+// usualSpelling is how known_hosts writes an address: ::1 for 0:0:0:0:0:0:0:1.
 func usualSpelling(name string) string {
 	if a, err := netip.ParseAddr(name); err == nil {
 		return a.String()
@@ -259,7 +258,7 @@ func usualSpelling(name string) string {
 
 var unusual = text.Pattern(`(?i)^(0x[\da-f]*|\d+)(\.(0x[\da-f]*|\d+))*$`)
 
-// isUnusual says whether only ssh knows which address is meant: 127.1, 0x7f000001, or a numeric zone.
+// isUnusual: only ssh knows this address: 127.1, 0x7f000001, or a numeric zone.
 func isUnusual(name string) bool {
 	if a, err := netip.ParseAddr(name); err == nil {
 		return a.Zone() != "" && strings.Trim(a.Zone(), "0123456789") == ""
@@ -267,7 +266,7 @@ func isUnusual(name string) bool {
 	return unusual().MatchString(name)
 }
 
-// askOpenSSH runs `ssh -G`, which prints what ssh would do. r.running limits the processes.
+// askOpenSSH runs `ssh -G`. r.running limits the processes.
 func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 	select {
 	case r.running <- struct{}{}:
@@ -287,7 +286,7 @@ func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 		}
 		return nil, sshProblem(problems.String(), err)
 	}
-	// For a list that it would refuse, ssh prints nothing and exits with 0.
+	// ssh omits a list that it would refuse, and exits with 0.
 	for complaint := range strings.Lines(problems.String()) {
 		if strings.HasPrefix(complaint, "fill_default_options: ") {
 			return nil, &Error{Problem: "ssh -G: " + strings.TrimSpace(complaint)}
@@ -296,8 +295,8 @@ func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 	return parseOpenSSH(out.String()), nil
 }
 
-// ControlPath is the socket of a host's ssh master; empty if none, as with `ControlMaster yes` or `ask`, where ssh
-// itself is the master. Only ssh knows it, as versions use different hashes in the name (%C).
+// ControlPath is the socket of a host's ssh master; "" if none, or with `ControlMaster yes` or `ask`, where ssh is the
+// master. Only ssh knows it: versions hash differently (%C).
 func (r *Resolver) ControlPath(ctx context.Context, q Lookup) (string, error) {
 	if err := Valid(q); err != nil || r.ssh == "" {
 		return "", err
@@ -347,7 +346,7 @@ func sshProblem(text string, cause error) error {
 	return &Error{Problem: "ssh -G: " + strings.TrimSpace(text)}
 }
 
-// parseOpenSSH reads `keyword value` lines. In values whose tokens ssh has replaced, percent signs become %%.
+// parseOpenSSH reads `keyword value` lines. Where ssh has replaced tokens, percent signs become %%.
 func parseOpenSSH(text string) raw {
 	values := raw{}
 	for line := range strings.Lines(text) {
@@ -369,7 +368,7 @@ func parseOpenSSH(text string) raw {
 	return values
 }
 
-// paths splits a list of paths, which ssh doesn't quote: a word that can't start a path continues one with a space.
+// paths splits unquoted paths: a word that starts no path continues one with a space.
 func paths(text string) (all []string) {
 	for word := range strings.SplitSeq(text, " ") {
 		if len(all) > 0 && !strings.ContainsAny(word[:min(1, len(word))], "/~%$") {

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage"
 )
 
-// FileName is the database's name in a controller's folder.
+// FileName is in a controller's folder.
 const FileName = "usage.db"
 
 const (
@@ -29,7 +29,7 @@ const (
 
 type file struct{}
 
-// openFile makes writers' transactions begin immediate: deferred ones fail at once if another process wrote meanwhile.
+// openFile makes writers begin immediate: deferred transactions fail at once if another process wrote meanwhile.
 func (s *Store) openFile(path string) error {
 	query := url.Values{"_txlock": {"immediate"}, "_pragma": {
 		"busy_timeout(10000)", "temp_store(memory)", "cache_size(-16000)", "journal_mode(wal)", "synchronous(full)",
@@ -51,7 +51,7 @@ func (s *Store) openFile(path string) error {
 	return err
 }
 
-// checkFile creates a file for a writer, as SQLite's other files copy its mode.
+// checkFile creates a writer's file: SQLite's other files copy its mode.
 func (s *Store) checkFile(path string) error {
 	if s.writes {
 		created, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -114,7 +114,7 @@ func (file) saveFacts(t *tx) {
 	}
 }
 
-// removeNames rewrites the pages with only used names, as SQLite leaves copies in split pages.
+// removeNames rewrites all pages with only used names, as SQLite leaves copies in split pages.
 func (file) removeNames(ctx context.Context, s *Store) error {
 	if _, err := s.db.ExecContext(ctx, "PRAGMA secure_delete = 1"); err != nil {
 		return s.translated(err)
@@ -143,7 +143,7 @@ func (file) translated(err error) error {
 	return err
 }
 
-// SetDamagedApart renames a damaged file, so that a new one is created.
+// SetDamagedApart renames a damaged file.
 func SetDamagedApart(path string, why error, now time.Time, log zerolog.Logger) error {
 	damaged := path + ".damaged-" + now.Format("20060102-150405")
 	if err := os.Rename(path, damaged); err != nil {

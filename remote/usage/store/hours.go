@@ -9,17 +9,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// HoursName is the file with the GPU hours of caps. Usage has another one, which may be full or off.
+// HoursName is for the GPU hours of caps, apart from usage, which may be full or off.
 const HoursName = "hours.db"
 
-// keepPeriods limits the age of periods: the present and the previous month are kept.
+// keepPeriods covers the present and the previous month.
 const keepPeriods = 63 * 24 * time.Hour
 
-// hoursSchema is added when first needed. The version stays, so that earlier versions can still use the database.
+// hoursSchema is added on demand. The version stays, so that earlier versions can use the database.
 const hoursSchema = "CREATE TABLE cap_hours ({fleet integer,}cap text, period bigint, person text, seconds bigint NOT " +
 	"NULL, PRIMARY KEY ({fleet,}cap, period, person))"
 
-// Hours returns the counts of GPU-hour caps by ID, each for its last period, and the time of the last count; 0 if
+// Hours returns the GPU-hour counts of caps by ID, each of its last period, and when they were last saved; 0 if
 // unknown.
 func (s *Store) Hours(ctx context.Context) (all map[string]enforce.Hours, until int64, err error) {
 	all = make(map[string]enforce.Hours)
@@ -39,8 +39,7 @@ func (s *Store) Hours(ctx context.Context) (all map[string]enforce.Hours, until 
 	return all, until, err
 }
 
-// SaveHours stores counts up to a time. Seconds never decrease, so repeated writes, or late ones of a former leader, do
-// nothing.
+// SaveHours stores counts up to a time. Seconds never decrease, so repeated or late writes do nothing.
 func (s *Store) SaveHours(ctx context.Context, all map[string]enforce.Hours, until time.Time) error {
 	var rows [][]any
 	for id, hours := range all {

@@ -18,7 +18,7 @@ func (s *Store) Mark(ctx context.Context) (mark usage.Mark, err error) {
 	return mark, err
 }
 
-// Report sums up a period in one transaction. For groups it has users, to be joined by the caller.
+// Report sums up a period in one transaction. For groups it has users, which the caller joins.
 func (s *Store) Report(ctx context.Context, q usage.Query) (report *usage.Report, err error) {
 	err = s.transaction(ctx, func(t *tx) { report = t.report(&q) })
 	return report, err
@@ -73,7 +73,7 @@ const (
 	maxUsersByDay = 2048 // same, to make groups from
 )
 
-// addDays adds the sums by day of the names with most time, and of all others together.
+// addDays adds daily sums of the names with most time, and of all others together.
 func (t *tx) addDays(days usage.Days, parts []periodTable, q *usage.Query, rows []*sumRow) {
 	slices.SortFunc(rows, func(a, b *sumRow) int {
 		return cmp.Or(cmp.Compare(max(b.Attached, b.Used), max(a.Attached, a.Used)), cmp.Compare(a.name, b.name))
@@ -98,11 +98,11 @@ type sumRow struct {
 	usage.Sum
 }
 
-// sum calls add for each sum of a part. id and by are expressions over rows r; id 0 is for others.
+// sum calls add for a part's sums. id and by are expressions over rows r; id 0 is for others.
 func (t *tx) sum(p periodTable, kind usage.SumKind, id, by string, add func(*sumRow)) {
 	var r sumRow
 	columns := append([]any{&r.name, &r.start, &r.id}, amountsOf(&r.Sum)...)
-	// Joining names to the rows instead of the sums takes twice as long.
+	// Joining names to the rows takes twice as long.
 	t.rows(columns, func() { add(&r) }, fmt.Sprintf("SELECT coalesce(n.name, '%s'), s.* FROM (SELECT "+
 		"min(r.start) AS start, %s AS id, %s FROM %s r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND "+
 		"r.start < $3 GROUP BY %s) s LEFT JOIN names n ON n.id = s.id WHERE n.id > 0 OR s.id = 0",
@@ -114,8 +114,8 @@ type periodTable struct {
 	since, until int64
 }
 
-// partsOf divides a period into whole days, and hours before and after. Hours exist from the time hours on; before that
-// there are only whole days, which may extend the period.
+// partsOf divides a period into whole days and hours around them. Before hours there are only whole days, which may
+// extend it.
 func partsOf(since, until, hours int64, in *time.Location) []periodTable {
 	if until <= since {
 		return nil

@@ -17,14 +17,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Time limits of the server.
 const (
 	connectTimeout = 5 * time.Second
 	callTimeout    = 60 * time.Second // per transaction
 )
 
-// serverBegin starts each transaction. The server aborts it before callTimeout, so that a controller that lost its
-// connection doesn't block others.
+// serverBegin makes the server abort before callTimeout, so that a controller that lost its connection blocks no other.
 const serverBegin = `SET LOCAL search_path = genv_usage; SET LOCAL lock_timeout = '20s'; SET LOCAL ` +
 	`statement_timeout = '50s'; SET LOCAL idle_in_transaction_session_timeout = '50s'`
 
@@ -37,7 +35,7 @@ func IsServer(place string) bool {
 	return strings.HasPrefix(place, "postgres://") || strings.HasPrefix(place, "postgresql://")
 }
 
-// CheckURL says what is wrong with a URL. It refuses a password, as all users can see command lines.
+// CheckURL says what is wrong with a URL. It refuses passwords: all users see command lines.
 func CheckURL(url string) error {
 	_, err := parse(url)
 	return err
@@ -71,7 +69,7 @@ func (s *Store) connect(url string) error {
 	if err != nil {
 		return err
 	}
-	// Statements with lists of rows rarely repeat, so none is cached.
+	// Statements with lists of rows rarely repeat.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	s.dialect, s.words, s.shared, s.timeout, s.db = server{}, serverWords(0), true, callTimeout, stdlib.OpenDB(*config)
 	return nil
@@ -79,8 +77,8 @@ func (s *Store) connect(url string) error {
 
 const serverVersion = 2 // like fileVersion
 
-// serverSchema uses its own schema, so that other programs can share the database. Times are Unix times. part is always
-// empty: earlier versions had several concurrent writers.
+// serverSchema has its own schema, as other programs may share the database. Times are Unix times. part is always
+// empty: earlier versions had concurrent writers.
 func serverSchema() string {
 	return fmt.Sprintf(`
 CREATE SCHEMA IF NOT EXISTS genv_usage;

@@ -1,4 +1,4 @@
-// Package store keeps usage in a database: an SQLite file by default, PostgreSQL for several controllers.
+// Package store keeps usage in SQLite by default, in PostgreSQL for several controllers.
 //
 //	s, err := store.Open(ctx, filepath.Join(dir, store.FileName), store.Options{In: time.Local})
 //	s, err := store.Open(ctx, "postgres://genv@db.lab/genv", store.Options{Fleet: "lab", In: time.Local})
@@ -6,11 +6,11 @@
 //
 // Both have the same tables and statements. An entry is one transaction.
 //
-// One process writes to a file, and others may read, without waiting for each other. After kill -9 all entries exist
-// for which Add returned; after a power failure the last ones may be missing.
+// One process writes to a file and others may read, without waiting. kill -9 loses no entry for which Add returned; a
+// power failure may lose the last ones.
 //
-// A server may have several fleets, and a fleet several controllers, one leading at a time. If the server is lost
-// during a commit, the entry may be added again: its ID makes that safe.
+// A server may have several fleets, and a fleet several controllers, one leading at a time. After a lost connection an
+// entry may be added again: its ID makes that safe.
 package store
 
 import (
@@ -45,7 +45,7 @@ const (
 	DefaultMaxBytes  = 2 << 30
 )
 
-// Store implements usage.Store. It is safe for concurrent use, and reconnects to a server.
+// Store implements usage.Store, safely for concurrent use, and reconnects to a server.
 type Store struct {
 	dialect
 	words   *strings.Replacer
@@ -58,14 +58,14 @@ type Store struct {
 	name    string        // of the fleet
 }
 
-// dialect is where SQLite and PostgreSQL differ in more than words.
+// dialect is more than words.
 type dialect interface {
-	// prepare creates or finds the tables and the fleet.
+	// prepare creates or finds tables and fleet.
 	prepare(t *tx)
-	// facts returns facts that no other writer changes during the transaction.
+	// facts don't change during the transaction.
 	facts(t *tx) databaseFacts
 	saveFacts(t *tx)
-	// removeNames removes names that are in no row, also from the disk.
+	// removeNames removes unused names, also from the disk.
 	removeNames(ctx context.Context, s *Store) error
 	translated(err error) error // to the errors of package usage
 }
@@ -89,14 +89,13 @@ type tx struct {
 
 var errReadOnly = errors.New("it was opened to read")
 
-// Open opens a database for writing: a file's path or a server's URL. It creates a missing file, in a folder where only
-// its user may create files. Errors are those of package usage if the caller can act on them.
+// Open opens a database for writing: a file or a server's URL. It creates a missing file; only the user may create
+// files in that folder. Errors are those of package usage if the caller can act on them.
 func Open(ctx context.Context, place string, options Options) (*Store, error) {
 	return open(ctx, place, options, true)
 }
 
-// OpenToRead opens a database for Mark and Report. A missing file is fs.ErrNotExist. A server may be a PostgreSQL
-// standby.
+// OpenToRead opens a database for Mark and Report. A missing file is fs.ErrNotExist. A PostgreSQL standby will do.
 func OpenToRead(ctx context.Context, place string, options Options) (*Store, error) {
 	return open(ctx, place, options, false)
 }
@@ -159,7 +158,7 @@ func (s *Store) change(ctx context.Context, f func(*tx)) error {
 	return s.translated(begun.Commit())
 }
 
-// begin tries twice on a server, as the connection may have been lost.
+// begin tries a server twice, as the connection may have been lost.
 func (s *Store) begin(ctx context.Context) (begun *sql.Tx, err error) {
 	options := &sql.TxOptions{ReadOnly: !s.writes}
 	if s.shared && !s.writes {
@@ -180,7 +179,7 @@ func (s *Store) begin(ctx context.Context) (begun *sql.Tx, err error) {
 	return begun, err
 }
 
-// each repeats f, one transaction each, while it returns true.
+// each repeats f in transactions while it returns true.
 func (s *Store) each(ctx context.Context, f func(*tx) (done bool)) (some bool, err error) {
 	for {
 		done := false
@@ -208,14 +207,14 @@ func (t *tx) has(table string) bool {
 	return tables > 0
 }
 
-// number returns the first column of a query's first row; found is false if NULL.
+// number is a query's first value; found is false if NULL.
 func (t *tx) number(query string, args ...any) (value int64, found bool) {
 	var number sql.NullInt64
 	t.scan([]any{&number}, query, args...)
 	return number.Int64, number.Valid
 }
 
-// rows scans each row of a query into columns and calls f.
+// rows calls f for each scanned row.
 func (t *tx) rows(columns []any, f func(), query string, args ...any) {
 	if t.err != nil {
 		return

@@ -26,7 +26,7 @@ func (s *Store) Add(ctx context.Context, e *usage.Entry) error {
 	})
 }
 
-// isNew notes an entry's ID on a server. In a file, a failed entry is never stored.
+// isNew notes an ID on a server. A file never has a failed entry.
 func (t *tx) isNew(id string) bool {
 	isNew := !t.shared || id == ""
 	if !isNew {
@@ -53,7 +53,7 @@ func (t *tx) addSums(sums usage.Sums) {
 	t.insert(daySums, byDay, names)
 }
 
-// insert sorts rows by key, so that pages are written in order.
+// insert sorts rows, to write pages in order.
 func (t *tx) insert(to sumTable, sums usage.Sums, names map[string]int64) {
 	keys := slices.SortedFunc(maps.Keys(sums), func(a, b usage.SumKey) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Hour, b.Hour),
@@ -86,7 +86,7 @@ func (t *tx) addNames(names []string) map[string]int64 {
 	return ids
 }
 
-// addMark notes how far usage is stored, and the gaps. A late entry closes the gap that another controller found.
+// addMark notes how far usage is stored. A late entry closes a gap that another controller found.
 func (t *tx) addMark(e *usage.Entry) {
 	t.closeGaps(usage.Gap{Since: e.Since, Until: e.Until})
 	t.addGaps(e.Gaps)
@@ -119,8 +119,8 @@ func (t *tx) closeGaps(known usage.Gap) {
 	t.addGaps(rest)
 }
 
-// Tidy removes what is too old, and gives users of old days their pseudonyms. Once a day it removes unused names. If a
-// file is nearly full, it removes the oldest hours early, but keeps the sums of days.
+// Tidy removes old data, and gives users of old days their pseudonyms. Once a day it removes unused names. From a
+// nearly full file it removes the oldest hours early, but not the sums of days.
 func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err error) {
 	if !s.writes {
 		return "", errReadOnly
@@ -158,7 +158,7 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 	return s.makeRoom(ctx)
 }
 
-// oldest returns the first start in a table. It queries by kind, like the index.
+// oldest returns a table's first start, querying by kind like the index.
 func (t *tx) oldest(in sumTable) (start int64, found bool) {
 	first := make([]string, usage.OfAll)
 	for i := range first {
@@ -239,7 +239,7 @@ func (t *tx) rename(names map[string]string, since, until int64) {
 	renamed := "WITH renamed (former, next) AS MATERIALIZED (" + pairs.text.String() + ") "
 	for _, in := range sumTables {
 		of := fmt.Sprintf("{fleet} AND r.kind = %d AND r.start >= %d AND r.start < %d", usage.OfUser, since, until)
-		// SQLite reads the first table of a CROSS JOIN once, rather than once per user.
+		// SQLite reads the first table of a CROSS JOIN once, not once per user.
 		t.run(renamed + in.upsert(fmt.Sprintf("SELECT {id,}r.kind, r.start, renamed.next, %s FROM %s r CROSS JOIN "+
 			"renamed WHERE renamed.former = r.name AND %s GROUP BY r.kind, r.start, renamed.next", summed(), in, of)))
 		t.run(fmt.Sprintf("%sDELETE FROM %s AS r WHERE %s AND r.name IN (SELECT former FROM renamed)", renamed, in, of))
@@ -249,7 +249,7 @@ func (t *tx) rename(names map[string]string, since, until int64) {
 // unusedNames are in no row.
 const unusedNames = "id NOT IN (SELECT name FROM hour_sums UNION SELECT name FROM day_sums)"
 
-// usePseudonyms replaces the users of one old day, if there is one.
+// usePseudonyms replaces the users of one old day, if any.
 func (t *tx) usePseudonyms(now time.Time) (done bool) {
 	before := usage.DayOf(now.Add(-t.options.PseudonymsAfter).Unix(), t.options.In)
 	if t.options.Pseudonym == nil || before <= t.nameless {

@@ -18,13 +18,12 @@ import (
 
 const SharedMode = 0o666 // of files that all users of the host may write
 
-// OpenFile opens a regular file with one link and at most limit bytes. It doesn't block on a FIFO.
+// OpenFile opens a regular file with one link and at most limit bytes, without blocking on a FIFO.
 func (d *Folder) OpenFile(name string, limit int64) (*os.File, unix.Stat_t, error) {
 	return d.openFile(name, func(st *unix.Stat_t) string { return suspicious(st, limit) })
 }
 
-// OpenLock is OpenFile for a lock. In root's folder, users may write root's locks, so size and links don't matter
-// there.
+// OpenLock is OpenFile for a lock. In root's folder its size and links don't matter, as users may write root's locks.
 func (d *Folder) OpenLock(name string, limit int64) (*os.File, unix.Stat_t, error) {
 	return d.openFile(name, func(st *unix.Stat_t) string {
 		if IsLock(st) && d.CheckPrivate() == nil {
@@ -34,7 +33,7 @@ func (d *Folder) OpenLock(name string, limit int64) (*os.File, unix.Stat_t, erro
 	})
 }
 
-// IsLock says whether a file is root's or ours and may be locked by all users.
+// IsLock says whether a file is root's or ours, and all users may lock it.
 func IsLock(st *unix.Stat_t) bool {
 	return st.Mode&(unix.S_IFMT|0o7777) == unix.S_IFREG|SharedMode && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
@@ -68,7 +67,7 @@ func (d *Folder) openFile(name string, check func(*unix.Stat_t) string) (file *o
 	return os.NewFile(uintptr(fd), d.Join(name)), st, nil
 }
 
-// openAt opens a name in the folder, without following links. See NoMounts.
+// openAt follows no links. See NoMounts.
 func (d *Folder) openAt(name string, flags int) (int, error) {
 	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
 	if d.NoMounts {
@@ -115,13 +114,13 @@ func (d *Folder) Read(name string, limit int64) ([]byte, unix.Stat_t, error) {
 	return data.Bytes(), st, err
 }
 
-// ReadJSON decodes a file into v, and says whether that worked.
+// ReadJSON says whether it could decode the file into v.
 func (d *Folder) ReadJSON(name string, limit int64, v any) bool {
 	data, _, err := d.Read(name, limit)
 	return err == nil && json.Unmarshal(data, v) == nil
 }
 
-// Stat returns the status of a file without following links.
+// Stat follows no links.
 func (d *Folder) Stat(name string) (st unix.Stat_t, err error) {
 	fd, err := d.openAt(name, unix.O_PATH)
 	if err != nil {
@@ -137,7 +136,7 @@ func (d *Folder) StillNamed(name string, st *unix.Stat_t) bool {
 	return err == nil && now.Ino == st.Ino && now.Dev == st.Dev
 }
 
-// Give transfers a file that we wrote to another user.
+// Give transfers our file to another user.
 func (d *Folder) Give(name string, uid uint32) error {
 	file, st, err := d.OpenFile(name, 1<<62)
 	if err != nil {
@@ -150,7 +149,7 @@ func (d *Folder) Give(name string, uid uint32) error {
 	return file.Chown(int(uid), -1)
 }
 
-// Ensure creates an empty file if missing. Its mode is set before its name, so that no user sees a narrower one.
+// Ensure creates a missing file, empty. The mode precedes the name, so that no user sees a narrower one.
 func (d *Folder) Ensure(name string, mode uint32) error {
 	if _, err := d.Stat(name); err == nil {
 		return nil
@@ -171,7 +170,7 @@ func (d *Folder) Ensure(name string, mode uint32) error {
 // ErrLocked means that another process holds a lock.
 var ErrLocked = errors.New("another process has the lock")
 
-// Lock takes an exclusive flock(2) on a file, which it creates, until the file is closed. The folder must pass
+// Lock takes an exclusive flock(2) on a file, created if missing, until it is closed. The folder must pass
 // CheckPrivate.
 func (d *Folder) Lock(name string, within time.Duration) (*os.File, error) {
 	return d.lock(name, unix.O_RDWR, unix.LOCK_EX, within)
@@ -206,8 +205,7 @@ func (d *Folder) lock(name string, access, how int, within time.Duration) (*os.F
 	return file, nil
 }
 
-// Flock takes a flock(2). It polls until ctx ends (ErrLocked), more and more slowly, as a blocking call occupies a
-// thread.
+// Flock polls for a flock(2) until ctx ends (ErrLocked), more and more slowly: a blocking call occupies a thread.
 func Flock(ctx context.Context, file *os.File, how int) error {
 	for begun := time.Now(); ; {
 		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
@@ -227,7 +225,7 @@ func Flock(ctx context.Context, file *os.File, how int) error {
 	}
 }
 
-// ReadRegular returns the content of a regular file of at most limit bytes. It doesn't block on a FIFO.
+// ReadRegular reads a regular file of at most limit bytes, without blocking on a FIFO.
 func ReadRegular(path string, limit int64) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -266,7 +264,7 @@ func ReadAuthorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// ReadPassword reads a one-line file of root or this account. Others must not read it, nor its group write it.
+// ReadPassword reads a one-line file of root or this account, unreadable for others and not writable for its group.
 func ReadPassword(path string) (string, error) {
 	var file unix.Stat_t
 	data, err := ReadRegular(path, maxPassword)

@@ -1,5 +1,5 @@
-// Package folder reads and writes files in a folder that every user of the host may write. Nothing in it is trusted:
-// links aren't followed, files are checked before they are read, and replaced as a whole.
+// Package folder reads and writes files in a folder that every user may write. Nothing in it is trusted: links aren't
+// followed, files are checked before they are read, and replaced as a whole.
 //
 //	d, err := folder.Open("/var/tmp/genv")
 //	defer d.Close()
@@ -19,10 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsafe means that a file isn't one that genv creates, or other users can change what must be trusted.
+// ErrUnsafe means that genv doesn't create such a file, or other users can change what must be trusted.
 var ErrUnsafe = errors.New("unsafe state file")
 
-// ErrTampered means that a user mounted a file system over the folder, or in it. It may never answer.
+// ErrTampered means that a user mounted a file system over or in the folder. It may never answer.
 var ErrTampered = errors.New("tampering")
 
 // Folder is an open folder. Replacing the one at its path doesn't affect it.
@@ -43,7 +43,7 @@ func (d *Folder) OrClose(err error) (*Folder, error) {
 	return d, nil
 }
 
-// Close closes the folder, which may be nil, and releases Hold's lock.
+// Close closes a folder, which may be nil, and ends Hold.
 func (d *Folder) Close() {
 	if d == nil {
 		return
@@ -57,7 +57,7 @@ func (d *Folder) Close() {
 // Join returns the path of a file, for people.
 func (d *Folder) Join(name string) string { return filepath.Join(d.Path, name) }
 
-// pathError adds the operation and the file, or "" for the folder itself. It keeps nil.
+// pathError adds operation and file ("": the folder itself) to an error.
 func (d *Folder) pathError(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -65,7 +65,7 @@ func (d *Folder) pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: d.Join(name), Err: err}
 }
 
-// Open opens or creates a folder that all users share. It only follows a link of root or the caller.
+// Open opens or creates a folder for all users. It only follows a link of root or the caller.
 func Open(path string) (*Folder, error) {
 	path = filepath.Clean(path) // the kernel would follow a link before a trailing slash
 	d, err := openDir(path, unix.O_NOFOLLOW)
@@ -89,7 +89,7 @@ func Open(path string) (*Folder, error) {
 // OpenExisting opens a folder, and follows links in its path.
 func OpenExisting(path string) (*Folder, error) { return openDir(path, 0) }
 
-// openLink opens the target of a link unless another user made it: all users may write /var/tmp.
+// openLink follows a link, unless another user made it: all users may write /var/tmp.
 func openLink(path string) (*Folder, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -141,7 +141,7 @@ func (d *Folder) Sub(name string) (*Folder, error) {
 	return &Folder{fd: fd, Path: path, NoMounts: d.NoMounts}, nil
 }
 
-// SharedSub is Sub, but creates the folder if missing, with mode 0777 before it gets its name.
+// SharedSub is Sub. It creates a missing folder, with mode 0777 before its name.
 func (d *Folder) SharedSub(name string) (*Folder, error) {
 	sub, err := d.Sub(name)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -162,7 +162,7 @@ func (d *Folder) SharedSub(name string) (*Folder, error) {
 	return d.Sub(name)
 }
 
-// rename renames a new folder unless the name exists. On NFS it may replace an empty folder.
+// rename doesn't replace, except an empty folder on NFS.
 func (d *Folder) rename(temp, name string) error {
 	err := unix.Renameat2(d.fd, temp, d.fd, name, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) {
@@ -171,7 +171,7 @@ func (d *Folder) rename(temp, name string) error {
 	return err
 }
 
-// PrivateSub is Sub, but creates the folder if missing. Only its owner can write it: see CheckPrivate.
+// PrivateSub is Sub. It creates a missing folder that passes CheckPrivate.
 func (d *Folder) PrivateSub(name string, mode uint32) (*Folder, error) {
 	if err := Ignore(unix.Mkdirat(d.fd, name, mode), unix.EEXIST); err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func (d *Folder) Mount() (id uint64, known bool) {
 // Chmod sets the mode of the folder itself.
 func (d *Folder) Chmod(mode uint32) error { return unix.Fchmod(d.fd, mode) }
 
-// Own makes the folder ours, with this mode.
+// Own makes the folder ours.
 func (d *Folder) Own(mode uint32) error {
 	if err := unix.Fchown(d.fd, os.Geteuid(), os.Getegid()); err != nil {
 		return d.pathError("chown", "", err)
@@ -210,7 +210,7 @@ func (d *Folder) Own(mode uint32) error {
 	return d.Chmod(mode)
 }
 
-// CheckPrivate refuses a folder whose content others could change: its owner must be root or us, and only it may write.
+// CheckPrivate refuses a folder that others than root and us own, or may write.
 func (d *Folder) CheckPrivate() error {
 	st, err := d.Status()
 	if err == nil && !onlyOwnerWrites(&st) {
@@ -219,7 +219,7 @@ func (d *Folder) CheckPrivate() error {
 	return err
 }
 
-// IsOurs says whether the folder is this user's and writable.
+// IsOurs says whether this user owns the folder and can write.
 func (d *Folder) IsOurs() bool {
 	st, err := d.Status()
 	return err == nil && int(st.Uid) == os.Geteuid() && unix.Faccessat(d.fd, ".", unix.W_OK, unix.AT_EACCESS) == nil

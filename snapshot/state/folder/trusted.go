@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenTrusted opens a folder that only root, or the caller on a simulated host, may write. Others are ErrUnsafe.
+// OpenTrusted opens a folder for root, or the caller on a simulated host, alone. Others are ErrUnsafe.
 func OpenTrusted(path string) (*Folder, error) {
 	d, err := OpenExisting(path)
 	if err == nil {
@@ -23,7 +23,7 @@ func OpenTrusted(path string) (*Folder, error) {
 	return d.OrClose(err)
 }
 
-// ReadTrusted reads a file in such a folder. The error wraps ErrUnsafe, or is fs.ErrNotExist.
+// ReadTrusted reads a file in a trusted folder. The error wraps ErrUnsafe, or is fs.ErrNotExist.
 func ReadTrusted(path, name string, limit int64) ([]byte, error) {
 	d, err := OpenTrusted(path)
 	if err != nil {
@@ -53,7 +53,7 @@ func onlyOwnerWrites(st *unix.Stat_t) bool {
 	return st.Mode&0o022 == 0 && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
-// An access control list as in include/uapi/linux/posix_acl_xattr.h: the version, then entries.
+// An access control list: version and entries (include/uapi/linux/posix_acl_xattr.h).
 const (
 	aclVersion  = 2
 	aclUserObj  = 0x01
@@ -68,8 +68,8 @@ const (
 
 const accountsAttribute = "trusted.genv.accounts" // names of the accounts that may read a file, one per line
 
-// MoveFormer moves a file, and those with a longer name, into a folder of root's if its reader had none of these
-// accounts: the uid may have been reassigned.
+// MoveFormer moves files with this prefix to a folder of root's if their reader had none of these accounts: the uid may
+// have been reassigned.
 func MoveFormer(path string, accounts []string) error {
 	value := make([]byte, 4<<10)
 	n, err := unix.Lgetxattr(path, accountsAttribute, value)
@@ -95,7 +95,7 @@ func MoveFormer(path string, accounts []string) error {
 	return err
 }
 
-// AllowToRead lets one user, with these accounts, read a file of ours.
+// AllowToRead lets one user read a file of ours.
 func AllowToRead(path string, uid uint32, accounts []string) error {
 	type aclEntry struct {
 		tag, permissions uint16
@@ -120,8 +120,7 @@ func AllowToRead(path string, uid uint32, accounts []string) error {
 	return nil
 }
 
-// Note is a JSON file in a trusted folder (see OpenTrusted). It is replaced as a whole, so only changing it needs a
-// lock.
+// Note is a JSON file in a trusted folder. It is replaced as a whole, so only changes need a lock.
 type Note[T any] struct {
 	Name    string
 	Max     int64 // bytes
@@ -137,7 +136,7 @@ func (n Note[T]) Read(dir string) (T, error) { return n.Decode(ReadTrusted(dir, 
 // ReadIn is Read in an open folder.
 func (n Note[T]) ReadIn(d *Folder) (T, error) { return n.Decode(d.readTrusted(n.Name, n.Max)) }
 
-// Decode decodes and checks a note's content; it passes err on. Its own error wraps Invalid.
+// Decode decodes and checks a note, or passes err on. Its own error wraps Invalid.
 func (n Note[T]) Decode(data []byte, err error) (T, error) {
 	var v T
 	if err != nil {
@@ -155,7 +154,7 @@ func (n Note[T]) Decode(data []byte, err error) (T, error) {
 	return *new(T), fmt.Errorf("%s: %w", n.Name, err)
 }
 
-// Write replaces the note in an existing folder.
+// Write replaces the note.
 func (n Note[T]) Write(dir string, v T) error { return n.putIn(OpenTrusted, dir, v) }
 
 // Publish is Write, with MakePublic.

@@ -22,8 +22,8 @@ type Staged struct {
 	size       int
 }
 
-// Stage writes a file under a temporary name, and syncs it if durable. The name is always the same, as only the lock's
-// holder writes it, unless a user made a folder there.
+// Stage writes a file under a temporary name, synced if durable. The name is fixed, as only the lock's holder writes
+// it, unless a user made a folder there.
 func (d *Folder) Stage(name string, data []byte, mode uint32, durable bool) (Staged, error) {
 	file := Staged{Name: name, temp: name + tempSuffix, size: len(data)}
 	err := d.Remove(file.temp)
@@ -39,7 +39,7 @@ func (d *Folder) Stage(name string, data []byte, mode uint32, durable bool) (Sta
 	return file, err
 }
 
-// Publish renames a staged file to its name, replacing the old file.
+// Publish gives a staged file its name.
 func (d *Folder) Publish(file Staged) error {
 	if err := unix.Renameat(d.fd, file.temp, d.fd, file.Name); err != nil {
 		return d.pathError("replace", file.Name, err)
@@ -57,7 +57,7 @@ func (d *Folder) Discard(files ...Staged) {
 	}
 }
 
-// RemoveLeftovers removes temporary files of killed writers. The caller holds the lock.
+// RemoveLeftovers removes killed writers' temporary files. The lock is held.
 func (d *Folder) RemoveLeftovers(name string) {
 	entries, _ := os.ReadDir(d.Path) // best effort
 	for _, e := range entries {
@@ -70,7 +70,7 @@ func (d *Folder) RemoveLeftovers(name string) {
 // Sync makes the published names durable.
 func (d *Folder) Sync() error { return d.pathError("sync the folder", "", unix.Fsync(d.fd)) }
 
-// Put replaces a file atomically. With durable it is on disk afterwards.
+// Put replaces a file atomically; with durable, also on disk.
 func (d *Folder) Put(name string, data []byte, mode uint32, durable bool) error {
 	file, err := d.Stage(name, data, mode, durable)
 	if err != nil {
@@ -95,13 +95,13 @@ func (d *Folder) PutJSON(name string, v any, mode uint32, durable bool) error {
 	return d.Put(name, append(data, '\n'), mode, durable)
 }
 
-// RenameCorrupt renames a file to NAME.corrupt-TIME without opening or following it.
+// RenameCorrupt renames a file to NAME.corrupt-TIME, without following it.
 func (d *Folder) RenameCorrupt(name string, now time.Time) error {
 	to := name + ".corrupt-" + now.Format("20060102-150405.000000000")
 	return d.pathError("move aside", name, Ignore(unix.Renameat(d.fd, name, d.fd, to), unix.ENOENT))
 }
 
-// WriteFile atomically replaces the file at a path. It is on disk afterwards.
+// WriteFile atomically replaces a file, on disk.
 func WriteFile(path string, data []byte, mode uint32) error {
 	d, err := OpenExisting(filepath.Dir(path))
 	if err != nil {
@@ -141,7 +141,7 @@ func (d *Folder) fill(file *os.File, name string, data []byte, mode uint32, dura
 // IsFull says whether an error means a full file system or quota.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// Allocate reserves bytes of a file from an offset, without changing its size.
+// Allocate reserves bytes of a file without changing its size.
 func Allocate(file *os.File, offset, bytes int64) error {
 	err := unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, offset, bytes)
 	if err == nil || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
@@ -150,13 +150,13 @@ func Allocate(file *os.File, offset, bytes int64) error {
 	return &fs.PathError{Op: "allocate", Path: file.Name(), Err: err}
 }
 
-// A spare is an empty file with allocated blocks. It is written instead of a new file when users have filled the disk.
+// A spare is an empty file with blocks, for writing on a disk that users have filled.
 const (
 	spareSuffix = ".spare"
 	leastSpare  = 16 << 10 // bytes
 )
 
-// keepSpare creates the spare for a file of this size, or a smaller one if there is no room.
+// keepSpare creates a file's spare, smaller if there is no room.
 func (d *Folder) keepSpare(name string, size int) {
 	want := 2*int64(size) + leastSpare
 	if st, err := d.Stat(name + spareSuffix); err == nil && st.Blocks*512 >= want/2 {
@@ -177,7 +177,7 @@ func (d *Folder) keepSpare(name string, size int) {
 	_ = file.Close() // nothing was written
 }
 
-// useSpare stages a file in the blocks of its spare. Without one, it returns full.
+// useSpare stages a file in its spare, or returns full.
 func (d *Folder) useSpare(file Staged, data []byte, mode uint32, full error) error {
 	st, err := d.Stat(file.Name + spareSuffix)
 	if err != nil || st.Size != 0 || st.Blocks*512 < int64(len(data)) {
@@ -193,7 +193,7 @@ func (d *Folder) useSpare(file Staged, data []byte, mode uint32, full error) err
 	return d.fill(os.NewFile(uintptr(fd), d.Join(file.temp)), file.temp, data, mode, true)
 }
 
-// TryWrite writes a block to an unnamed file. It does nothing if the file system doesn't support that.
+// TryWrite writes a block to an unnamed file, if the file system has that.
 func (d *Folder) TryWrite() error {
 	fd, err := unix.Openat(d.fd, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) {
