@@ -52,7 +52,6 @@ func main() {
 	os.Exit(command.Run(ctx, p, commands, os.Args))
 }
 
-// called reports whether a container engine started this program, as it does for every container.
 func called(command string) bool { return len(os.Args) > 1 && os.Args[1] == command }
 
 // readerCommand runs the helper that reads what users can make large or slow; see proc.ReaderProcess.

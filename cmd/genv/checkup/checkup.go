@@ -42,7 +42,6 @@ func Exit(status doctor.CheckStatus) error {
 	return nil
 }
 
-// words are a status in the table, as a heading, and its style.
 var words = map[doctor.CheckStatus]struct {
 	word, heading string
 	style         draw.Style
@@ -111,7 +110,6 @@ func (s *Style) writeDetails(b *strings.Builder, d *remotedoctor.FleetReport) {
 	}
 }
 
-// checksOf returns the results of a check with a status as failures of hosts.
 func checksOf(d *remotedoctor.FleetReport, name doctor.Name, status doctor.CheckStatus) []remote.Failure {
 	var found []remote.Failure
 	for i := range d.Hosts {
@@ -167,7 +165,6 @@ func WriteFleet(w io.Writer, d *remotedoctor.FleetReport, s Style) error {
 	return err
 }
 
-// titles are columns that aren't named like their check.
 var titles = map[doctor.Name]string{
 	doctor.HostKey: "KEY", doctor.PIDNamespace: "PIDNS", doctor.Services: "UNITS",
 	doctor.Controller: "CTRL",

@@ -89,7 +89,6 @@ func OtherOwner(path string) (string, error) {
 	return "#" + uid, nil
 }
 
-// becomeAccount runs root's program again as the controller's account, if there is one.
 func becomeAccount(p *Program, c *cli.Context) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -104,7 +103,6 @@ func becomeAccount(p *Program, c *cli.Context) error {
 	return &ExitError{Code: code}
 }
 
-// controllersAccount is zero if config.yaml names none.
 func controllersAccount(ctx context.Context, getenv func(string) string) (account nss.Account, err error) {
 	name, err := Account(getenv)
 	if err != nil || name == "" {

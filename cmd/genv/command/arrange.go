@@ -86,7 +86,6 @@ func (a *arrangement) take(words []string) (int, error) {
 	return 1, nil
 }
 
-// isFlag reports whether a word is a flag; -1 is a number.
 func isFlag(word string) bool {
 	return len(word) > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9') // -1 is a number
 }

@@ -156,7 +156,7 @@ type configValue struct {
 	Place strictyaml.Place
 }
 
-// configFile has the values by section; "" is the top of the file.
+// configFile is by section; "" is the top of the file.
 type configFile map[string][]configValue
 
 // parseConfig reads a config.yaml for commands below `genv remote`. Its error is a *strictyaml.ParseError on one line.

@@ -88,7 +88,7 @@ func sectionsFor(cmd *cli.Command, flag *Flag) []string {
 	return sections
 }
 
-// sections are those with a key; all if the key is "".
+// sections are all if the key is "".
 func (k configKeys) sections(key string) (sections []string) {
 	for section, flags := range k {
 		if _, ok := flags[key]; section != "" && (ok || key == "") {
@@ -136,7 +136,7 @@ func ConfigSchema(commands []*cli.Command) map[string]any {
 	})
 }
 
-// refusal is why a flag can't be set here; empty if it can.
+// refusal is empty if a flag can be set here.
 func (k configKeys) refusal(name string) string {
 	flag, ok := k[""][name]
 	if !ok {

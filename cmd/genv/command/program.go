@@ -139,7 +139,6 @@ func FleetExit(failures []remote.Failure, answered int) error {
 	return &ExitError{Code: ExitNoneLeft}
 }
 
-// Help has the format of the man pages.
 func init() { cli.HelpPrinter = printHelp }
 
 // Commands makes the commands of the program. If one is named, the others may lack their subcommands, since making all

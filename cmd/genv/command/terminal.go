@@ -34,7 +34,6 @@ type terminal struct {
 	former       *term.State // the saved state; nil while the terminal is unchanged
 }
 
-// relay starts the monitor, and returns the exit code of the program.
 func relay(args []string) (int, error) {
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr} //nolint:forbidigo // the program gets them, unless they are the terminal
 	asks, tells, err := os.Pipe()
@@ -238,7 +237,6 @@ func (t *terminal) show() (wait func()) {
 	}
 }
 
-// monitor starts a program, relays signals, stops with it, and returns its exit code.
 func monitor(program *exec.Cmd) int {
 	tells := os.NewFile(4, "tells")
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11, files of root's shell stay open

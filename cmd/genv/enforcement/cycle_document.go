@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// CycleDocument is the JSON of one cycle; docs/json.md describes it.
+// CycleDocument is the JSON of one cycle.
 type CycleDocument struct {
 	Schema string  `json:"schema"`
 	Cycle  int     `json:"cycle"`
@@ -110,7 +110,6 @@ func documentOf(round *controller.Round, failures []remote.Failure) CycleDocumen
 		document.Notified = append(document.Notified, notified)
 	}
 	for _, a := range round.Results {
-		// sent in an earlier cycle
 		if !slices.ContainsFunc(round.Plan.Orders, func(o order.OfHost) bool { return o.Order.ID == a.Order.ID }) {
 			r := orderDocumentOf(round, order.OfHost{Host: a.Host, Order: a.Order})
 			r.Cycle = a.Cycle

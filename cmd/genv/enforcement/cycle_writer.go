@@ -113,7 +113,6 @@ func (w *cycleWriter) Consume(round *controller.Round, events []enforce.Event) {
 	}
 }
 
-// underWay counts the running orders about findings.
 func (w *cycleWriter) underWay(e *enforce.Event, n int) {
 	for i := range e.Findings {
 		if f := w.findings[e.Findings[i].ID]; f != nil {
@@ -213,7 +212,6 @@ func waitOf(f *enforce.Finding, now time.Time) string {
 	return ""
 }
 
-// outcome prints 1.4.3's lines, and on stderr what went wrong.
 func (w *cycleWriter) outcome(e *enforce.Event, now time.Time) {
 	if e.Err != nil {
 		w.undelivered = append(w.undelivered, remote.FailureOf(string(e.Host), e.Err))
@@ -340,7 +338,7 @@ func (w *cycleWriter) writeUndelivered(now time.Time) {
 	}
 }
 
-// on prefixes a line with its host; this machine has no name.
+// on leaves a line without a host: this machine has no name.
 func on(host snapshot.Hostname, s string) string {
 	if host == "" {
 		return s

@@ -130,7 +130,6 @@ func (l *loop) resign() {
 	log.Info().Msg(what)
 }
 
-// mayLead reports whether this controller works and can record what it does.
 func (l *loop) mayLead() bool { return l.service.works() && !l.unable.Load() }
 
 // noteRecord gives up the lead if cycles can't be recorded. A standby has little to record, so it tries to reserve
@@ -197,7 +196,7 @@ func (p *participation) configure(options *Options) {
 	}
 }
 
-// sayElection logs changes of the election. It doesn't run in the loop.
+// sayElection doesn't run in the loop.
 func (l *loop) sayElection(status *election.Status, takeOver bool) {
 	line := electionLine(status, takeOver)
 	if line == "" || line == l.saidOfElection {

@@ -146,7 +146,7 @@ func (l *loop) sayOlder(round *controller.Round) {
 
 func isLater(err error) bool { return errors.Is(err, agent.ErrLater) }
 
-// mostRefused are the errors by which hosts refused this controller; nil if they aren't most hosts.
+// mostRefused is nil if most hosts didn't refuse this controller.
 func mostRefused(round *controller.Round, refused func(error) bool) (list []error) {
 	for i := range round.Cluster.Hosts {
 		if err := round.Cluster.Hosts[i].Err; refused(err) {
@@ -174,7 +174,6 @@ func (l *loop) replaced(round *controller.Round) error {
 		remote.NextStepOf(refused[0]))}
 }
 
-// sayUnfenced warns once of hosts on which a replaced controller could go on acting.
 func (l *loop) sayUnfenced() {
 	if l.lease == nil || l.saidUnfenced || !l.options.loops() {
 		return

@@ -44,7 +44,6 @@ func (l *loop) saveNow(store controller.Store) {
 	l.saved(err)
 }
 
-// saved logs when saving the memory fails, fails for another reason, or works again.
 func (l *loop) saved(err error) {
 	if errors.Is(err, etcd.ErrConflict) {
 		return // the election says why

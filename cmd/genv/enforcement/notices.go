@@ -64,7 +64,6 @@ func (m *mailer) show(n *notify.UserMessage, settings *policy.Mail) error {
 	return nil
 }
 
-// end sends waiting mail in the background within a time.
 func (m *mailer) end(within time.Duration) {
 	if former := m.sender; former != nil {
 		m.sender = nil

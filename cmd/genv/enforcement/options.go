@@ -276,7 +276,6 @@ func (p localPolicy) Caps(at time.Time) []*enforce.Cap {
 	return list
 }
 
-// configure sets up the controller for options and the current role.
 func (l *loop) configure(options Options) {
 	if former := l.hooks; former != nil { // they finish what they have
 		l.former.Go(func() { former.Close(hooksTimeout) })
@@ -316,7 +315,6 @@ func (l *loop) configure(options Options) {
 	l.controller.Configure(parts)
 }
 
-// enable adds what only a controller that enforces has.
 func (l *loop) enable(c *controller.Options, options *Options) {
 	c.DryRun, c.ActUnrecorded = options.DryRun, options.ActUnrecorded
 	c.Store, c.OnSave = l.store, l.saved

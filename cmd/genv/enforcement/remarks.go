@@ -35,7 +35,7 @@ func Remark(o order.Outcome) string {
 	return fmt.Sprintf("%s: %s: %s", what, o.Status, o.Reason)
 }
 
-// remarkOfRecord reports a new or changed reason why the record can't be written.
+// remarkOfRecord is empty unless the reason is new.
 func remarkOfRecord(round *controller.Round) string {
 	switch {
 	case !round.RecordChanged || round.Unrecorded == nil:
@@ -48,7 +48,6 @@ func remarkOfRecord(round *controller.Round) string {
 		round.Unrecorded)
 }
 
-// failuresOfCycle lists hosts without an answer, with a failed or unknown order, or where nothing can be ended.
 func failuresOfCycle(round *controller.Round) []remote.Failure {
 	failures := render.FailuresIn(round.Cluster)
 	for _, a := range round.Results {
@@ -142,12 +141,11 @@ const (
 	maxRepeats  = 1 << 16 // if there are more, all are forgotten
 )
 
-// tidy forgets what has not been repeated for an hour.
 func (r repeats[K]) tidy(now time.Time) {
 	maps.DeleteFunc(r, func(_ K, e *repeat) bool { return now.Sub(e.last) > repeatAfter })
 }
 
-// admit reports whether to print something, and what to append.
+// admit returns what to append to a line, if it may be printed.
 func (r *repeats[K]) admit(what K, now time.Time) (remark string, ok bool) {
 	e := (*r)[what]
 	if e == nil {
@@ -197,7 +195,6 @@ func (s *summary) count(e *enforce.Event) {
 	}
 }
 
-// round counts a round, and ends the period in time.
 func (s *summary) round(round *controller.Round, hosts *render.HostLog, write func(string)) {
 	if s == nil || round.Stopped {
 		return

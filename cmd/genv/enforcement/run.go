@@ -75,8 +75,7 @@ type loop struct {
 	part           *participation // in an election; nil for none
 	saidOfElection string         // the last line in the log
 	// term is the leader's, and decides whether something may begin; nil without an election and in a standby.
-	term context.Context //nolint:containedctx // the lifetime of the term
-	// readUsage reads the usage for viewers, with the groups at that time.
+	term      context.Context //nolint:containedctx // the lifetime of the term
 	readUsage func(groups func() map[string][]string) *usage.Reader
 
 	begun      bool // the memory of the former run or leader is loaded
@@ -157,7 +156,6 @@ func (l *loop) openUsage(options *Options) {
 	}
 }
 
-// identify sets the run's identity, and its lease unless it takes part in an election.
 func (l *loop) identify(ctx context.Context, options *Options) (err error) {
 	if l.self, err = identityOf(ctx, l.folder, options.loops()); err != nil {
 		return err
@@ -224,7 +222,6 @@ func (l *loop) sayWhere(addresses []string, options *Options) {
 		strings.Join(addresses, ", ")))
 }
 
-// enforce runs the loop; in an election, one for each role.
 func (l *loop) enforce(ctx context.Context) error {
 	if l.part == nil {
 		if l.folder != nil {
@@ -247,7 +244,6 @@ func (l *loop) enforce(ctx context.Context) error {
 	return cmp.Or(err, l.controller.Finish(ctx, func(round controller.Round) error { return l.show(ctx, &round) }))
 }
 
-// cycles runs the loop with a memory in the current role.
 func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, drain time.Duration) error {
 	l.guard, l.messages = companions.Guards{}, companions.Messages{}
 	l.configure(l.options)
@@ -264,7 +260,6 @@ func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, drain 
 	})
 }
 
-// reloaded reads the hosts and the policy again, after SIGHUP.
 func (l *loop) reloaded() {
 	if l.service.onTerminal && !stderrIsTerminal() { // the terminal was closed, which ends a program
 		l.service.cancel()
@@ -288,7 +283,7 @@ func (l *loop) reloaded() {
 
 var errStopped = errors.New("the cycle was stopped")
 
-// show prints a cycle. Its error ends the run.
+// show returns an error to end the run.
 func (l *loop) show(ctx context.Context, round *controller.Round) error {
 	l.options.Progress.End()
 	l.service.status(round)
@@ -318,7 +313,6 @@ func (l *loop) show(ctx context.Context, round *controller.Round) error {
 	return l.replaced(round)
 }
 
-// sayFullDisks names full disks of the record and the memory.
 func (l *loop) sayFullDisks() {
 	look := func(what, path string) {
 		if c := doctor.CheckSpace(what, path); c.Cause == "disk-full" {
@@ -333,7 +327,6 @@ func (l *loop) sayFullDisks() {
 	}
 }
 
-// close closes what the run has opened, and saves the memory.
 func (l *loop) close() {
 	var hooks sync.WaitGroup
 	if l.hooks != nil {

@@ -136,7 +136,6 @@ func (s *service) status(round *controller.Round) {
 	s.notify("STATUS=" + s.refused + s.round)
 }
 
-// reloaded adds to the status since when refused files don't apply.
 func (s *service) reloaded(err error, now time.Time) {
 	s.refused = ""
 	if err != nil {
@@ -146,7 +145,7 @@ func (s *service) reloaded(err error, now time.Time) {
 	s.notify("STATUS=" + s.refused + s.round)
 }
 
-// step sets the deadline of the loop's next step: see controller.LoopOptions.Step.
+// step is controller.LoopOptions.Step.
 func (s *service) step(wait time.Duration) { s.within(cmp.Or(wait, time.Duration(s.limit.Load()))) }
 
 func (s *service) within(allowed time.Duration) {

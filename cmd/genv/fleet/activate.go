@@ -85,7 +85,6 @@ func (o *activateOptions) run(c *cli.Context) error {
 	return f.become(c.Context, host, loginShell(activation.Environ()))
 }
 
-// requestOf reads flags about a new environment, and makes the request to its host.
 func (o *hostFlags) requestOf(c *cli.Context, flags *environment.SettingFlags) (
 	settings snapshot.EnvConfig, request state.AttachRequest, err error,
 ) {
@@ -172,7 +171,7 @@ func (f *fleet) needShells(ctx context.Context) error {
 	return nil
 }
 
-// room asks a host which devices are in use, or at least which are attached.
+// room falls back to which devices are attached.
 func (f *fleet) room(ctx context.Context, h remote.Host) (*snapshot.Snapshot, error) {
 	if s, via, err := f.commands().Visible(ctx, h); err == nil && via == agent.ViaCommands {
 		return s, nil
@@ -202,7 +201,6 @@ func roomiest(results []remote.Result[*snapshot.Snapshot], r state.AttachRequest
 	return host, most >= 0
 }
 
-// sshTo is the command line of ssh(1) that runs a line on a terminal of the host.
 func sshTo(ssh *sshclient.Options, known []string, host remote.Host, line string) []string {
 	args := []string{"ssh", "-t"}
 	if ssh.ConfigFile != "" {

@@ -106,7 +106,7 @@ func (o *doctorOptions) wantedGuards() func(remote.Host) snapshot.GuardMode {
 	}
 }
 
-// examine looks at all hosts. It examines a machine with two names twice.
+// examine examines a machine with two names twice.
 func (f *fleet) examine(
 	ctx context.Context, leader *enforcement.Leader, guards func(remote.Host) snapshot.GuardMode,
 ) *remotedoctor.FleetReport {

@@ -119,7 +119,6 @@ func ageForViewers(feed *live.Feed, interval time.Duration, hosts int) func() ti
 	}
 }
 
-// enforce runs the loop with options, and after SIGHUP with those that read returns.
 func (f *fleet) enforce(
 	c *cli.Context, options enforcement.Options,
 	read func(*cli.Context) (hostConfig, enforcement.Options, error),
@@ -145,7 +144,6 @@ func (config *hostConfig) reach(o *enforcement.Options) {
 	o.CycleLimit = rounds * 2 * (config.SSH.CommandTimeout + time.Minute)
 }
 
-// readLoopConfig is readConfig for a command that asks all hosts at an interval.
 func (o *hostFlags) readLoopConfig(c *cli.Context, interval time.Duration) (hostConfig, error) {
 	config, err := o.readConfig(c)
 	if !c.IsSet("command-timeout") {

@@ -25,7 +25,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// fleet is the hosts of a command and the connections to them.
 type fleet struct {
 	hostConfig
 	command.Program
@@ -60,7 +59,6 @@ func (f *fleet) close() {
 	f.client.Close()
 }
 
-// commands runs one genv command per question.
 func (f *fleet) commands() agent.Commands { return agent.Commands{Network: f.client, Log: f.SSH.Log} }
 
 func (f *fleet) asker() *controller.Survey {
@@ -70,7 +68,6 @@ func (f *fleet) asker() *controller.Survey {
 	}
 }
 
-// report prints on stderr the failed hosts, and names of the same machine.
 func (f *fleet) report(failures []remote.Failure, duplicates []controller.Duplicate) {
 	f.progress.End()
 	render.WriteDuplicates(f.Err, duplicates)
@@ -83,7 +80,6 @@ func (f *fleet) exit(failures []remote.Failure, duplicates []controller.Duplicat
 	return command.FleetExit(failures, len(f.Hosts)-len(duplicates)-len(failures))
 }
 
-// conclude ends a command without a table.
 func (f *fleet) conclude(failures []remote.Failure, duplicates []controller.Duplicate) error {
 	f.report(failures, duplicates)
 	return f.exit(failures, duplicates)
@@ -116,19 +112,16 @@ func (o *listFlags) print(document any, t *render.Table, failed int, summary str
 	return err
 }
 
-// answers have each machine that answered once, and the hosts without an answer.
 type answers[T any] struct {
 	of []remote.Result[T]
 	unanswered
 }
 
-// unanswered is the part of a document about the hosts of which it says nothing.
 type unanswered struct {
 	Failed     []remote.Failure       `json:"failed"`
 	Duplicates []controller.Duplicate `json:"duplicates"` // names that are left out
 }
 
-// list asks all hosts, and prints the answers with write.
 func list[T any](
 	c *cli.Context, o *hostFlags, question func(*fleet, context.Context, remote.Host) (T, error),
 	write func(answers[T]) error,
@@ -151,7 +144,7 @@ func list[T any](
 	return cmp.Or(err, f.exit(failures, duplicates))
 }
 
-// askMost asks all hosts. It is an error if none answers.
+// askMost fails only if no host answers.
 func askMost[T any](
 	c *cli.Context, f *fleet, question func(context.Context, remote.Host) (T, error),
 ) ([]remote.Result[T], error) {
@@ -194,7 +187,6 @@ func historyCommand(p command.Program) *cli.Command {
 	}
 }
 
-// hostConfig is the result of hostFlags.
 type hostConfig struct {
 	Hosts         []remote.Host
 	SSH           sshclient.Options
@@ -211,7 +203,6 @@ const (
 	ownHosts          // an error unless config.yaml names them for this command
 )
 
-// hostFlags are the flags of commands on hosts.
 type hostFlags struct {
 	command.Program
 	unnamed                            int // namedHosts, allHosts or ownHosts
@@ -323,7 +314,6 @@ func (o *hostFlags) withElsewhere(ctx context.Context, err error) error {
 	return err
 }
 
-// unnamedHosts explains how to name hosts.
 func (o *hostFlags) unnamedHosts(c *cli.Context) error {
 	how := "--hostfile FILE"
 	if files := command.ConfigPaths(o.Getenv, command.ConfigFile); len(files) > 0 {

@@ -208,7 +208,7 @@ func (o *installOptions) run(c *cli.Context) error {
 	return err
 }
 
-// InstallDocument is the JSON of `genv remote install`; docs/json.md describes it.
+// InstallDocument is the JSON of `genv remote install`.
 type InstallDocument struct {
 	Schema string           `json:"schema"`
 	Check  bool             `json:"check"` // nothing was changed
@@ -221,7 +221,7 @@ type installedHost struct {
 	onhost.Outcome
 }
 
-// write prints the results, and reports whether a host changed.
+// write also reports whether a host changed.
 func (o *installOptions) write(results []remote.Result[*onhost.Outcome], failures []remote.Failure) (bool, error) {
 	document := InstallDocument{
 		Schema: "genv.remote.install/1", Check: o.Check, Hosts: []installedHost{}, Failed: failures,
@@ -275,7 +275,7 @@ func writeNotes(w io.Writer, hosts []installedHost) error {
 	return table.Write(w)
 }
 
-// versionCell is a version, with the start of its checksum on request, or only the checksum if the version is unknown.
+// versionCell adds the start of the checksum on request, or if the version is unknown.
 func versionCell(v *onhost.Version, withSum bool) string {
 	if v == nil {
 		return "-"

@@ -22,7 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// DevicesDocument is the JSON of `genv remote devices`; docs/json.md describes it.
+// DevicesDocument is the JSON of `genv remote devices`.
 type DevicesDocument struct {
 	Schema    string        `json:"schema"`
 	Total     int           `json:"total"`     // devices of all hosts that answered
@@ -68,7 +68,6 @@ func devicesCommand(h hostFlags) *cli.Command {
 	}
 }
 
-// devices reads only the state files.
 func (f *fleet) devices(ctx context.Context, h remote.Host) ([]deviceDocument, error) {
 	devices, err := f.commands().Devices(ctx, h)
 	return deviceDocuments(devices), err
@@ -125,7 +124,7 @@ func (o *devicesOptions) write(a answers[[]deviceDocument]) error {
 		document.Available, len(a.of))
 }
 
-// EnvsDocument is the JSON of `genv remote envs`; docs/json.md describes it.
+// EnvsDocument is the JSON of `genv remote envs`.
 type EnvsDocument struct {
 	Schema string             `json:"schema"`
 	Total  int                `json:"total"`
@@ -268,7 +267,7 @@ func (o *gpusOptions) write(a answers[live.HostGPUs]) error {
 	return render.WriteJSON(o.Out, document)
 }
 
-// HostsDocument is the JSON of `genv remote hosts`; docs/json.md describes it.
+// HostsDocument is the JSON of `genv remote hosts`.
 type HostsDocument struct {
 	Schema string         `json:"schema"`
 	Hosts  []selectedHost `json:"hosts"`

@@ -41,7 +41,7 @@ func llmCommand(h hostFlags) *cli.Command {
 	}
 }
 
-// llmDocument is the JSON of `genv remote llm ps`; docs/json.md describes it.
+// llmDocument is the JSON of `genv remote llm ps`.
 type llmDocument struct {
 	Schema string     `json:"schema"`
 	Models []llmModel `json:"models"`

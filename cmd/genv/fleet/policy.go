@@ -66,7 +66,7 @@ func remembered(dirs []string) (list []enforce.Memory, unread error) {
 	return list, unread
 }
 
-// CheckDocument is the JSON of `genv policy check`; docs/json.md describes it.
+// CheckDocument is the JSON of `genv policy check`.
 type CheckDocument struct {
 	Schema    string                `json:"schema"`
 	File      string                `json:"file"`
@@ -162,7 +162,6 @@ func (o *checkOptions) run(c *cli.Context) error {
 	return o.writeCheck(&document, wrong)
 }
 
-// checkNames checks keys without effect, and the names in a policy.
 func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data []byte) error {
 	file, err := policy.Parse(document.File, data)
 	if err != nil {
@@ -215,7 +214,6 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 	return nil
 }
 
-// refusable counts the warnings that --strict refuses.
 func refusable(d *CheckDocument) (n int) {
 	_, others := policycheck.SplitAccounts(d.Warnings)
 	for i := range others {

@@ -137,7 +137,6 @@ type ExplainDocument struct {
 	Settings []policy.Explanation `json:"settings"`
 }
 
-// writeTold prints what a controller told this host about this user.
 func (o *explainOptions) writeTold(told *service.Allowance) error {
 	since := told.Since.Local().Format(time.DateTime)
 	if told.Expired { // the controller no longer updates it
@@ -169,7 +168,6 @@ func (o *explainOptions) writeTold(told *service.Allowance) error {
 	return o.writeExplanation(list)
 }
 
-// countedNow is what this machine's running controller counts for the user on the host.
 func (o *explainOptions) countedNow(c *cli.Context) (list []policy.Explanation) {
 	path := runningController(c.Context, o.Getenv, o.socket)
 	if o.query.User == "" || o.query.Host == "" || c.IsSet("at") || path == "" {

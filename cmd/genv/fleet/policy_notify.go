@@ -80,7 +80,6 @@ func policyTestNotify(
 		text.Plural(table.Len(), "test"))}
 }
 
-// testMail sends a mail and its copies, and adds the results.
 func testMail(
 	c *cli.Context, p *command.Program, file *policy.File, user snapshot.Username,
 	add func(kind, to, done string, err error, step string),

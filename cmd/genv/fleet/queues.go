@@ -106,7 +106,6 @@ func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args 
 	return queued
 }
 
-// put sets or removes the place on a host.
 func (q *queues) put(host string, place service.QueuePlace, waits bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -77,7 +77,7 @@ func (o *topOptions) read(c *cli.Context) (filter top.Filter, err error) {
 	return filter, err
 }
 
-// findController returns the socket of the running controller; empty for none.
+// findController returns "" for none.
 func (o *topOptions) findController(c *cli.Context) (string, error) {
 	path, given := o.socket, c.IsSet("socket")
 	switch {
@@ -153,7 +153,7 @@ func (o *topOptions) sshArguments(ctx context.Context, host string) (arguments [
 	return arguments
 }
 
-// topHosts are the hosts that flags name; nil for no such flags.
+// topHosts is nil if no flag names hosts.
 func (o *topOptions) topHosts(c *cli.Context) (hosts map[snapshot.Hostname]bool, err error) {
 	if !o.named() && len(o.exclude) == 0 {
 		return nil, nil
@@ -201,8 +201,7 @@ func (o *topOptions) source(c *cli.Context) (*topSource, error) {
 	return s, nil
 }
 
-// runningController is the socket of a controller that runs on this machine: the named one, or the one found; empty for
-// none.
+// runningController is the socket of this machine's controller: the named one, or the one found; empty for none.
 func runningController(ctx context.Context, getenv func(string) string, named string) string {
 	path := cmp.Or(named, socket.Find(getenv, os.Geteuid()))
 	if path == "" || path == socket.Off {

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// WaitDocument is the JSON of `genv remote wait`; docs/json.md describes it.
+// WaitDocument is the JSON of `genv remote wait`.
 type WaitDocument struct {
 	Schema string            `json:"schema"`
 	Host   snapshot.Hostname `json:"host"` // the one with the most free GPUs of that kind
@@ -169,7 +169,6 @@ func (w *waiter) warn(host snapshot.Hostname, found []gpus.GPU) {
 	}
 }
 
-// print prints a host and indices: gpu-02 0,3.
 func (w *waiter) print(found *WaitDocument) error {
 	if w.format == "json" {
 		return render.WriteJSON(w.Out, found)
@@ -236,7 +235,7 @@ func (w *waiter) progress(cluster snapshot.Cluster) string {
 	return fmt.Sprintf("%d of %s free, at most %d on one host …", free, text.Plural(total, "GPU"), most)
 }
 
-// suits are the GPUs of the kind, used or not, of hosts with enough.
+// suits leaves out hosts with too few GPUs.
 func (w *waiter) suits(cluster snapshot.Cluster, orUnknown bool) map[string][]snapshot.DeviceIndex {
 	suits := make(map[string][]snapshot.DeviceIndex)
 	for _, h := range cluster.Answered() {

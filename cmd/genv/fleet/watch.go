@@ -43,7 +43,6 @@ func watchCommand(h hostFlags) *cli.Command {
 	}
 }
 
-// read reads the hosts, and options with a policy without rules.
 func (o *watchOptions) read(c *cli.Context) (config hostConfig, options enforcement.Options, err error) {
 	options = enforcement.Options{
 		Policy: new(policy.File), Format: "tui", DryRun: true, LookOnly: true,

@@ -184,7 +184,6 @@ func (p *guardCommands) remove(s guard.Status) error {
 	return p.say(s)
 }
 
-// say writes the status, unless a Keeper does.
 func (p *guardCommands) say(s guard.Status) error {
 	dir := disk.RunDir(p.Getenv)
 	lock, err := guard.TryLock(dir)

@@ -61,7 +61,7 @@ func newReporter(p *command.Program, log zerolog.Logger) *reporter {
 	return r
 }
 
-// denied reports a new denial. It isn't safe for concurrent use.
+// denied isn't safe for concurrent use.
 func (r *reporter) denied(d guard.Denial) {
 	if d.Denied && !slices.Contains(looking, d.Name) {
 		r.notice(d)

@@ -187,7 +187,6 @@ func pinsOf(getenv func(string) string) pins {
 	return p
 }
 
-// open opens the guard, unpinned if there is no bpffs.
 func (p pins) open() (guard.Kernel, error) {
 	if p.err != nil {
 		return nil, p.err

@@ -153,7 +153,6 @@ func (d *StatusDocument) listDevices(source hardware.Catalog) {
 	}
 }
 
-// names looks up each name once, while there is time.
 func names(ctx context.Context) func(snapshot.UID) snapshot.Username {
 	known := map[snapshot.UID]snapshot.Username{}
 	return func(uid snapshot.UID) snapshot.Username {
@@ -166,7 +165,7 @@ func names(ctx context.Context) func(snapshot.UID) snapshot.Username {
 	}
 }
 
-// StatusDocument is the JSON of `genv guard status`; docs/json.md describes it.
+// StatusDocument is the JSON of `genv guard status`.
 type StatusDocument struct {
 	Schema       string              `json:"schema"`
 	Time         time.Time           `json:"time"`

@@ -257,7 +257,6 @@ func (o *Options) WhyFlags() []cli.Flag {
 		"print all that is recorded, with the process and the GPU as they were when they were judged"))
 }
 
-// readID is the argument; empty for none.
 func readID(c *cli.Context) (string, error) {
 	if c.Args().Len() > 1 {
 		return "", command.UsageError("unexpected argument %q: name one decision", c.Args().Get(1))

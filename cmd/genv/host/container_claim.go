@@ -84,7 +84,6 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 	return done, nil
 }
 
-// proof returns an error if the user isn't known.
 func (r *runtime) proof(ctx context.Context, request grant.GPURequest) (*grant.ProvedUser, error) {
 	if request.Token == "" {
 		return nil, errors.New("it was not started by `genv docker`, or by docker in a shell with an environment")

@@ -84,7 +84,6 @@ func (p *hostCommands) enforceHere(c *cli.Context, flags *enforcement.LoopFlags,
 	return enforcement.Run(c.Context, &p.Program, host.log, options, read)
 }
 
-// localLink is the controller.Link to this machine.
 type localLink struct {
 	host   *host
 	policy atomic.Pointer[policy.File]

@@ -23,7 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// GPUsDocument is the JSON of `genv gpus`; docs/json.md describes it.
+// GPUsDocument is the JSON of `genv gpus`.
 type GPUsDocument struct {
 	Schema string     `json:"schema"`
 	Total  int        `json:"total"`

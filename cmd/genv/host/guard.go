@@ -89,7 +89,6 @@ func replaces(r *agent.GuardRequest, present *guard.Order) bool {
 	return !turnedOff(present)
 }
 
-// turnedOff reports whether a person on the host turned the guard off.
 func turnedOff(present *guard.Order) bool {
 	return present.ID != "" && present.Mode == guard.Off && !strings.HasPrefix(present.ID, agent.GuardPrefix)
 }

@@ -203,7 +203,7 @@ func (p *hostCommands) hostHandover(c *cli.Context) error {
 	return nil
 }
 
-// StatusDocument is the JSON of `genv host status`; docs/json.md describes it.
+// StatusDocument is the JSON of `genv host status`.
 type StatusDocument struct {
 	Schema   string          `json:"schema"`
 	Owner    string          `json:"owner"`              // "root", or "users" where all write the state

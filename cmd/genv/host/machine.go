@@ -109,7 +109,6 @@ func (h *host) tryToEnd() *snapshot.Trial {
 	return t
 }
 
-// try also asks nvidia-smi.
 func (h *host) try(ctx context.Context) *snapshot.Trial {
 	t := h.tryToEnd().Bounded()
 	if t == nil || t.Unable != "" {
@@ -260,7 +259,7 @@ func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 	}
 }
 
-// lookUp is the name of a user; empty for none. After an error it is unknown.
+// lookUp returns "" for no name. After an error the name is unknown.
 func (n *userNames) lookUp(ctx context.Context, uid snapshot.UID) (snapshot.Username, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

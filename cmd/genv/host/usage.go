@@ -118,7 +118,7 @@ func (h *host) processes(ctx context.Context) ([]snapshot.Process, []string, err
 	return processes, append(warnings, inexpressible(processes)...), err
 }
 
-// inexpressible warns about processes that the format of 1.4.3 can't describe.
+// inexpressible is about processes that 1.4.3's format can't describe.
 func inexpressible(processes []snapshot.Process) []string {
 	var warnings []string
 	for i := range processes {

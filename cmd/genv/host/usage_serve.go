@@ -164,7 +164,6 @@ func (h *host) Notify(messages []agent.Message) ([]agent.Receipt, error) {
 	return h.notify(context.Background(), messages), nil
 }
 
-// view answers for a `usage serve` without root.
 func (h *host) view(ctx context.Context, part string) ([]byte, error) {
 	document, _, err := h.document(ctx, part)
 	return document, err

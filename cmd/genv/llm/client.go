@@ -126,7 +126,6 @@ func (c Client) Chat(ctx context.Context, model string, messages []ChatMessage, 
 	return answer, err
 }
 
-// Bounds of answers, in bytes.
 const (
 	maxLine   = 1 << 20
 	maxAnswer = 4 << 20

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ExemptDocument is the JSON of `genv remote exempt`; docs/json.md describes it.
+// ExemptDocument is the JSON of `genv remote exempt`.
 type ExemptDocument struct {
 	Schema     string            `json:"schema"`
 	Controller string            `json:"controller,omitempty"` // the socket of the one that was asked
@@ -88,7 +88,7 @@ func (o *controllerOptions) controllerFlags() []cli.Flag {
 	}
 }
 
-// read is the action of the flags; nil to list or to revoke.
+// read returns nil to list or to revoke.
 func (o *exemptOptions) read() (*operator.Action, error) {
 	says := len(o.host) > 0 || o.user+o.device+string(o.rule)+o.from != "" || o.length != 0
 	switch {
@@ -225,7 +225,6 @@ type knownNames struct {
 	accounts     func() []string         // for suggestions
 }
 
-// checkNames refuses hosts and users that certainly don't exist, and warns if that is unknown.
 func (o *controllerOptions) checkNames(ctx context.Context, at exemptions, actions ...operator.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // a directory service may be slow, or down
 	defer cancel()
@@ -284,7 +283,6 @@ func (k *knownNames) check(host, user string) (warning string, err error) {
 		"on the hosts, name it under `exempt:` in the policy", text.Shown(user), hint)
 }
 
-// isUID reports whether a user has no name, as "uid 1004".
 func isUID(name string) bool {
 	n, found := strings.CutPrefix(name, "uid ")
 	_, err := strconv.ParseUint(n, 10, 32)

@@ -63,7 +63,7 @@ func holdOrRelease(p command.Program, name, usage string, forAll, forOne operato
 	}
 }
 
-// hostsToHold are the named hosts; one without a name for all.
+// hostsToHold is one without a name for all.
 func (o *controllerOptions) hostsToHold(named []string) ([]snapshot.Hostname, error) {
 	if len(named) == 0 {
 		return []snapshot.Hostname{""}, nil

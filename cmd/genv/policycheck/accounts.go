@@ -25,7 +25,6 @@ type KnownNames struct {
 	UnixGroups    map[string]bool // that the policy names as %group
 	// All are the listed users of this machine, for suggestions.
 	All []string
-	// Err is why nothing is known.
 	Err error
 }
 
@@ -73,7 +72,6 @@ func Ask(ctx context.Context, references []policy.Reference, getent Getent) Know
 	return a
 }
 
-// lines are the existing entries of keys.
 func lines(ctx context.Context, getent Getent, database string, keys []string) (lines []byte, err error) {
 	for part := range slices.Chunk(keys, 500) {
 		out, err := getent(ctx, database, part...)

@@ -140,7 +140,7 @@ func SplitAccounts(warnings []Warning) (line string, others []Warning) {
 		text.Shorten(strings.Join(names, ", "), longest)), others
 }
 
-// host is the message about a host pattern, of which at least one name must be known.
+// host checks a pattern: at least one name must be known.
 func (k *Known) host(name string) string {
 	pattern, err := text.ParseHosts(name)
 	if err != nil || slices.ContainsFunc(k.Hosts, func(h remote.Host) bool { return pattern.Matches(h.Name) }) {

@@ -118,7 +118,7 @@ func (p *Progress) show() {
 	}
 }
 
-// draw needs the lock.
+// draw and stop need the lock.
 func (p *Progress) draw() {
 	fmt.Fprintf(p.out, "\r\x1b[K%d of %s …", p.done, text.Plural(p.total, "host"))
 	p.shown = true
@@ -131,7 +131,6 @@ func (p *Progress) End() {
 	p.stop()
 }
 
-// stop needs the lock.
 func (p *Progress) stop() {
 	if p.timer != nil {
 		p.timer.Stop()

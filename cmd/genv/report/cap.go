@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// CapDocument is the JSON of `genv remote report --cap`; docs/json.md describes it.
+// CapDocument is the JSON of `genv remote report --cap`.
 type CapDocument struct {
 	Schema   string     `json:"schema"`
 	Cap      string     `json:"cap"`

@@ -208,7 +208,6 @@ func write(p *command.Program, d *usage.Report, output render.Output) error {
 	return writeText(p, d, output)
 }
 
-// writeCSV uses the names and values of JSON.
 func writeCSV(w io.Writer, d *usage.Report, output render.Output) error {
 	t := output.Table("key", "attached_seconds", "used_seconds", "computing_seconds", "idle_seconds", "unknown_seconds",
 		"unmeasured_seconds", "memory_mib_seconds", "share", "peak_devices", "findings", "terminated", "detached")

@@ -168,7 +168,6 @@ func groupsOf(ctx context.Context, groups map[string][]string, users []string) f
 	}
 }
 
-// primaryGroups asks the system for groups. Unknown users have none.
 func primaryGroups(ctx context.Context, getent policycheck.Getent, users []string) map[string]string {
 	found := make(map[string]string)
 	for part := range slices.Chunk(users, 200) {

@@ -243,7 +243,7 @@ func (w *hostUser) unseen(err error, late bool) inUse {
 	return u
 }
 
-// ownLook is what this user's nvidia-smi and /proc show, plus root's last look at GPUs that a guard hides.
+// ownLook adds root's last look at GPUs that a guard hides.
 func (w *hostUser) ownLook(ctx context.Context) (inUse, error) {
 	s, err := w.Machine.Snapshot(ctx)
 	if err != nil {
@@ -273,7 +273,6 @@ func (w *hostUser) rootsLook(ctx context.Context) (seen inUse, err error) {
 	return seen, err
 }
 
-// warnings are about processes on newly attached devices, and about devices where these are unknown.
 func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 	var lines []string
 	doubtful := make(map[[2]string][]snapshot.DeviceIndex)

@@ -38,7 +38,6 @@ func Commands(with command.Program) []*cli.Command {
 	return append(commands, p.noticesCommand(), p.historyCommand(), p.whyCommand(), p.reserveCommand())
 }
 
-// outsideContainers makes a command that changes environments fail in a container of genv's.
 func (p *userCommands) outsideContainers(action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if err := localhost.CheckContained(p.Getenv); err != nil {
@@ -64,7 +63,7 @@ func (p *userCommands) printPlainErrors(commands []*cli.Command) {
 	}
 }
 
-// readIndices is the value of --index; nil if it isn't given.
+// readIndices returns nil without --index.
 func readIndices(c *cli.Context, written string) ([]snapshot.DeviceIndex, error) {
 	if !c.IsSet("index") {
 		return nil, nil
@@ -168,7 +167,6 @@ func (w *hostUser) here(ctx context.Context) (files state.Files, env *snapshot.E
 	return files, env, err
 }
 
-// caller is the shell to change; an error under sudo.
 func (p *userCommands) caller(who *hostUser) (shell.Caller, error) {
 	caller, err := shell.CallerFrom(p.Getenv)
 	if err != nil && who.sudoed && who.eid != "" {
@@ -200,7 +198,6 @@ func (w *hostUser) changeIn(ctx context.Context, eid snapshot.EnvID, c change.Ch
 	return result, w.ended(eid, err)
 }
 
-// ended adds what to do if this shell's environment has ended.
 func (w *hostUser) ended(eid snapshot.EnvID, err error) error {
 	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
 		err = errEnded(eid)
@@ -218,7 +215,6 @@ func (w *hostUser) named(c *cli.Context, eid string) (snapshot.EnvID, error) {
 	return snapshot.EnvID(eid), nil
 }
 
-// owner is as in alice(1001); only the uid if there is no name.
 func owner(uid snapshot.UID, name string) string {
 	if name == "" {
 		return fmt.Sprint(uid)

@@ -155,7 +155,7 @@ func (p *userCommands) showOrSave(ctx context.Context, who *hostUser, eid snapsh
 	return err
 }
 
-// configText lists the settings with a value; the value alone for a single setting.
+// configText is the value alone for a single setting.
 func configText(config *snapshot.EnvConfig, which []environment.Configurable) string {
 	var b strings.Builder
 	for _, s := range which {

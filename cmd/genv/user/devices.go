@@ -70,7 +70,7 @@ func nameOf(b *state.Files, eid snapshot.EnvID) string {
 	return ""
 }
 
-// LocalDevices is the JSON of `genv devices`; docs/json.md describes it.
+// LocalDevices is the JSON of `genv devices`.
 type LocalDevices struct {
 	Schema  string        `json:"schema"`
 	Devices []localDevice `json:"devices"`

@@ -87,7 +87,7 @@ func (o *envsOptions) list(c *cli.Context) error {
 	return t.Write(o.Out)
 }
 
-// LocalEnvironments is the JSON of `genv envs`; docs/json.md describes it.
+// LocalEnvironments is the JSON of `genv envs`.
 type LocalEnvironments struct {
 	Schema       string             `json:"schema"`
 	Environments []localEnvironment `json:"environments"`

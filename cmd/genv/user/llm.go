@@ -98,7 +98,7 @@ func (p *userCommands) servedModels(ctx context.Context) ([]llm.ServedModel, err
 }
 
 func (o *llmOptions) list(c *cli.Context) error {
-	// llmDocument is the JSON of `genv llm ps`; docs/json.md describes it.
+	// llmDocument is the JSON of `genv llm ps`.
 	type llmDocument struct {
 		Schema string            `json:"schema"`
 		Models []llm.ServedModel `json:"models"`

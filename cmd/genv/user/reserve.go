@@ -125,7 +125,7 @@ func nameOfReserver(r *snapshot.Reservation) string {
 	return gpus.ShownUser(gpus.UserName(r.Username, &r.UID))
 }
 
-// ReservationsDocument is the JSON of `genv reserve`; docs/json.md describes it.
+// ReservationsDocument is the JSON of `genv reserve`.
 type ReservationsDocument struct {
 	Schema       string                 `json:"schema"`
 	Reservations []snapshot.Reservation `json:"reservations"`
@@ -170,7 +170,6 @@ func (p *userCommands) listReservations(who *hostUser, o *reserveOptions) error 
 	return table.Write(p.Out)
 }
 
-// parseStart parses the start of a reservation, in the zone of now.
 func parseStart(written string, now time.Time) (time.Time, error) {
 	words := strings.Fields(strings.ToLower(written))
 	if len(words) == 1 && words[0] == "now" {

@@ -134,7 +134,7 @@ const (
 	exitNotFound      = 127
 )
 
-// supervise runs a command, and forwards signals to it. Its error has the exit status. name is the genv command.
+// supervise forwards signals. Its error has the exit status. name is the genv command.
 func (p *userCommands) supervise(name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.In, p.Out, p.Err
 	if err := cmd.Start(); err != nil {
@@ -155,7 +155,7 @@ func (p *userCommands) supervise(name string, cmd *exec.Cmd, signals <-chan os.S
 	}
 }
 
-// notStarted prints why a command can't be run, and returns env(1)'s exit status for it.
+// notStarted returns env(1)'s exit status.
 func (p *userCommands) notStarted(name string, err error) error {
 	p.Warn("genv " + name + ": " + err.Error())
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
@@ -281,7 +281,7 @@ func (p *userCommands) lockDevices(
 	return release, err
 }
 
-// isStranger reports whether the GPU of a lock is known not to be attached to a user other than root.
+// isStranger reports whether a user other than root locks a GPU that certainly isn't attached to that user.
 func isStranger(files *state.Files, lock string, uid *snapshot.UID) bool {
 	if uid == nil || *uid == 0 {
 		return false

@@ -85,7 +85,6 @@ func (w *hostUser) container(ctx context.Context) (docker.ContainerEnvironment, 
 	}, nil
 }
 
-// containerDevices are attached devices, or their attached MIG instances.
 func (w *hostUser) containerDevices(files *state.Files) (devices []docker.Device) {
 	now := change.Current(files, w.eid)
 	uuids, _ := w.uuids(&now) // root's daemon also knows the indices

@@ -37,7 +37,6 @@ var (
 	ErrRequest     = errors.New("not understood")
 )
 
-// all reports whether a --gpus value asks for all devices.
 func all(value string) bool {
 	return value == "all" || value == "-1" || value == "count=all" || value == "count=-1"
 }
@@ -169,7 +168,6 @@ const (
 	visibleNone = "void"
 )
 
-// join has the format of NVIDIA's runtime.
 func join(devices []Device) string {
 	if len(devices) == 0 {
 		return visibleNone

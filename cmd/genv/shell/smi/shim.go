@@ -200,7 +200,6 @@ func (c CommandLine) Args(v View) []string {
 	return args
 }
 
-// keyColumn is the field of a query about devices that chooses rows.
 func (v View) keyColumn() string {
 	if v.Renumbered {
 		return uuidColumn
@@ -286,7 +285,6 @@ var (
 	listedMIG = text.Pattern(`^ +MIG `) // of the GPU above it
 )
 
-// rewriteList keeps the attached devices of -L, with their MIG instances.
 func rewriteList(out string, v View) (string, bool) {
 	var kept strings.Builder
 	in, found := false, false

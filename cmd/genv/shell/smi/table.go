@@ -94,7 +94,7 @@ type tableRewriter struct {
 	apps    bool   // whether the last part was found
 }
 
-// line returns false for a line that isn't as expected.
+// line is false for a line that isn't as expected.
 func (t *tableRewriter) line(line string) bool {
 	switch {
 	case t.rows == nil:
@@ -115,7 +115,6 @@ func (t *tableRewriter) line(line string) bool {
 	return false
 }
 
-// outside reads headings and lines outside of parts.
 func (t *tableRewriter) outside(line string) bool {
 	for i := range parts {
 		if strings.HasPrefix(line, parts[i].heading) {
