@@ -37,7 +37,6 @@ func (m *More) warning() string {
 		"out, and count as using their GPUs"
 }
 
-// accountOf is the uid as a key; -1 if it is unknown.
 func accountOf(uid *UID) int64 {
 	if uid == nil {
 		return -1
@@ -88,7 +87,6 @@ func (s *Snapshot) attached() (n int) {
 	return n
 }
 
-// keep calls cut for the items in left, and returns the others.
 func keep[T any](items []T, left map[int]bool, cut func(*T)) []T {
 	if len(left) == 0 {
 		return items
@@ -145,7 +143,6 @@ func (s *Snapshot) cutEnvironments(cut func(*UID) *More) {
 	}
 }
 
-// forget removes the attachments of cut environments, and marks processes that may be in them.
 func (s *Snapshot) forget(gone map[EnvID]*More) {
 	for i := range s.Devices {
 		d := &s.Devices[i]

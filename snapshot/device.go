@@ -160,12 +160,12 @@ func (doc *deviceOf) read(r *reader) (Device, error) {
 	return *d, cmp.Or(checkIndex(doc.Index), err)
 }
 
-// ComputesLess reports whether the utilization is known to be less than below per cent.
+// ComputesLess is false if the utilization is unknown.
 func (d *Device) ComputesLess(below int) bool {
 	return below > 0 && d.Utilization != nil && *d.Utilization < below
 }
 
-// DrawsLess reports whether the power is known to be less than below per cent of its limit. With MIG it is unknown.
+// DrawsLess is false if the power or its limit is unknown, as with MIG.
 func (d *Device) DrawsLess(below int) bool {
 	if d.MIGMode || len(d.Instances) > 0 || d.Power == nil || d.PowerLimit == nil {
 		return false

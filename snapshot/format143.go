@@ -217,7 +217,6 @@ func markOfMachine(devices []Device) {
 	}
 }
 
-// strictly returns an error if anything was left out.
 func strictly[Model any](model Model, odd []string, err error) (Model, error) {
 	if err == nil && len(odd) > 0 {
 		err = fmt.Errorf("%w: %s", ErrInvalid, odd[0])
@@ -228,7 +227,6 @@ func strictly[Model any](model Model, odd []string, err error) (Model, error) {
 	return model, nil
 }
 
-// decode143 decodes a document with exactly the keys of Exact into the types of our own format.
 func decode143[Exact, Doc, Model any](data []byte, read func(*Doc, *reader) (Model, error)) (
 	model Model, odd []string, err error,
 ) {

@@ -21,7 +21,6 @@ type reader struct {
 	claims bool // some process's claim has a wrong type
 }
 
-// listItem is an item of a list, by its id or number.
 type listItem struct {
 	name, id string
 	number   int
@@ -121,7 +120,7 @@ func tooMany(n int, what string, limit int) error {
 
 var errTwice = errors.New("it is listed twice")
 
-// kept reads a list without invalid items and the second item of an id. More than limit items are an error.
+// kept omits invalid items and the second item of an id. More than limit items are an error.
 func kept[Doc, Model any, ID comparable](
 	r *reader, items []Doc, name string, limit int, read func(*Doc, *reader) (Model, error), id func(*Model) ID,
 ) ([]Model, error) {
@@ -181,7 +180,6 @@ func wrapped(err error) error {
 	return nil
 }
 
-// fit replaces values that don't fit a type by null.
 func (r *reader) fit(path string, v any, t reflect.Type) any {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -239,7 +237,6 @@ func checkID(id string) error {
 	return CheckName("it", id)
 }
 
-// id returns the Claim of an id, and notes if it differs.
 func (r *reader) id(id EnvID) EnvID {
 	safe := Claim(string(id))
 	if safe != id {

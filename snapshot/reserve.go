@@ -115,7 +115,6 @@ func (r *ReservationRule) TooMany(own []Reservation, b *Reservation, now time.Ti
 	return ""
 }
 
-// pauseUntil returns the earliest start after the owner's, in whole minutes, and whether b is too close to one.
 func (r *ReservationRule) pauseUntil(own []Reservation, b *Reservation) (earliest time.Time, tooClose bool) {
 	for i := range own {
 		end, counts := own[i].Used()

@@ -150,7 +150,7 @@ type Unreadable struct {
 	ByUser bool   `json:"by_user,omitempty"` // its owner has certainly caused it
 }
 
-// IsByUser says whether the owner caused it; not for nil.
+// IsByUser is false for nil.
 func (u *Unreadable) IsByUser() bool { return u != nil && u.ByUser }
 
 // UnnamedContainer is the Container of a process in another PID namespace without a container's cgroup.
@@ -186,7 +186,7 @@ type Environment struct {
 
 	Since         StartTime `json:"since,omitempty"`          // see Attachment.Since
 	Runs          bool      `json:"runs,omitempty"`           // its only process is that of `genv run`: it has no shell
-	OwnerMismatch bool      `json:"owner_mismatch,omitempty"` // its running processes are those of its author, another user
+	OwnerMismatch bool      `json:"owner_mismatch,omitempty"` // its running processes are another user's, its author's
 }
 
 // Admits says whether a process of this uid (nil if unknown) may be in it: its user's, root's, or an unknown one.
@@ -312,7 +312,6 @@ type Guard struct {
 	Reason string    `json:"reason,omitempty"` // why it isn't the mode of the last order; one printable line
 }
 
-// known returns the guard with a bounded reason; nil for a mode of a newer version.
 func (g *Guard) known() *Guard {
 	if g == nil || !slices.Contains([]GuardMode{GuardOff, GuardWatch, GuardEnforce, GuardUnable}, g.Mode) {
 		return nil

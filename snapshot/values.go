@@ -107,7 +107,6 @@ type Date struct {
 
 const yearOne = -62135596800
 
-// wall returns the time at which a clock in UTC shows the date.
 func (d Date) wall() time.Time { return time.Unix(d.second+yearOne, 0).UTC() }
 
 // ParseDate reads "DD/MM/YYYY HH:MM:SS".

@@ -50,7 +50,6 @@ func (s *Lookup) recall(members []ContainedProcess, now time.Time) (
 	return wanted, entries
 }
 
-// isFresh says whether an entry is valid while its container runs.
 func (e *knownContainer) isFresh(now time.Time) bool {
 	if e == nil {
 		return false

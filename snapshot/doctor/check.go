@@ -76,7 +76,6 @@ type Cause string
 //go:embed causes.txt
 var causes string
 
-// meaningOf looks up a cause: Failed and no next step for an unknown one.
 func meaningOf(c Cause) (status CheckStatus, step string) {
 	for line := range strings.Lines(causes) {
 		words, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -264,7 +263,6 @@ func Decode(data []byte) (*HostDocument, error) {
 	return &d, nil
 }
 
-// bounded returns what a host may say of a check, with its cause's next step.
 func (c Check) bounded() Check {
 	c.Cause, c.Detail = Cause(text.OneLine(text.Cut(string(c.Cause), 64))), OneLine(c.Detail)
 	status, step := meaningOf(c.Cause)

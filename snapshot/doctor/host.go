@@ -97,6 +97,7 @@ const (
 	lowBytes, lowInodes   = 200 << 20, 1000
 )
 
+// CheckDisk judges the file systems on which genv writes.
 func CheckDisk(spaces []Space) Check {
 	found := make([]Check, len(spaces))
 	for i := range spaces {
@@ -211,7 +212,6 @@ type GuardState struct {
 	Veto    bool               `json:"veto,omitempty"`   // a file turns it off
 }
 
-// known returns the state with bounded texts; nil for modes of a newer version.
 func (g *GuardState) known() *GuardState {
 	modes := []snapshot.GuardMode{snapshot.GuardOff, snapshot.GuardWatch, snapshot.GuardEnforce, "", snapshot.GuardUnable}
 	if g == nil || g.Mode == "" || !slices.Contains(modes, g.Mode) || !slices.Contains(modes[:4], g.Ordered) {
@@ -222,7 +222,6 @@ func (g *GuardState) known() *GuardState {
 	return &bounded
 }
 
-// over says that an order to watch or to enforce has expired.
 func (g *GuardState) over() bool {
 	return g.Mode == snapshot.GuardOff && !g.Veto && g.Ordered != "" && g.Ordered != snapshot.GuardOff
 }

@@ -136,7 +136,7 @@ func systemHere() System {
 	return s
 }
 
-// state examines the state folder, and follows no link in it.
+// state follows no link in the state folder.
 func (m *Machine) state(ctx context.Context) StateFacts {
 	s := StateFacts{
 		Path: m.StateDir, Owner: m.Owner, Systemd: m.hasSystemd(),

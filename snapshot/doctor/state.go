@@ -45,7 +45,6 @@ func ownFolder(owner snapshot.UID) *FileFacts {
 
 func (f *FileFacts) is(kind uint32) bool { return f.Mode&unix.S_IFMT == kind }
 
-// trusted says that only the owner can change it.
 func (f *FileFacts) trusted(owner snapshot.UID) bool {
 	return f.Uid == uint32(owner) && f.Mode&0o022 == 0
 }
@@ -62,6 +61,7 @@ func kindOf(mode uint32) string {
 	return cmp.Or(kinds[mode&unix.S_IFMT], "a device")
 }
 
+// CheckState judges the state folder.
 func CheckState(s StateFacts) Check {
 	if s.Tampered != "" {
 		return Problem(StateFolder, "state-tampered", "%s", s.Tampered)
@@ -131,7 +131,6 @@ const (
 
 func stateNames() []string { return []string{state.Envs.String(), state.Devices.String(), lockName} }
 
-// decode checks the content of a state file.
 func (f *FileFacts) decode(data []byte) {
 	file, files := state.File(slices.Index(stateNames(), f.Name)), state.Files{}
 	if f.Name == lockName {

@@ -200,6 +200,7 @@ func (c *Column) Data(r *Row, times Times) string {
 	return v.Text
 }
 
+// Sorts reports whether rows can be sorted by the column.
 func (c *Column) Sorts() bool { return c.value != nil || c.order != nil }
 
 // Compare orders texts from a to z and the smallest number first; unknown values come last, as in --sort.

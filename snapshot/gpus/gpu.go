@@ -172,6 +172,7 @@ func (g *GPU) Since() time.Time {
 // StateCounts counts the GPUs in each state.
 type StateCounts struct{ Free, MIG, Attached, Idle, Busy, Unknown, Unusable, Failed int }
 
+// Add counts the GPUs of a list.
 func (c *StateCounts) Add(list ...GPU) {
 	for i := range list {
 		*c.of(list[i].State)++
@@ -192,6 +193,7 @@ func (c *StateCounts) of(state State) *int {
 // Held counts those that are attached or held by processes, and compute nothing.
 func (c StateCounts) Held() int { return c.Attached + c.Idle }
 
+// Total counts all.
 func (c StateCounts) Total() int {
 	return c.Free + c.MIG + c.Held() + c.Busy + c.Unknown + c.Unusable + c.Failed
 }
@@ -221,7 +223,6 @@ func gpuOf(s *snapshot.Snapshot, d *snapshot.Device, environments map[snapshot.E
 	return g
 }
 
-// own returns the MIG instances in a list that the GPU has.
 func (g *GPU) own(list []snapshot.GPUUUID) (own []snapshot.GPUUUID) {
 	for _, instance := range g.Instances {
 		if slices.Contains(list, instance.UUID) {

@@ -158,7 +158,6 @@ func Lost(driver []BusDevice, err error) []nvidiasmi.GPU {
 	return list
 }
 
-// guardStatus is the part of the guard keeper's guard.json that this package needs.
 type guardStatus struct {
 	Mode     snapshot.GuardMode `json:"mode"`
 	Until    time.Time          `json:"until"`
@@ -233,7 +232,6 @@ func (s Catalog) Guard(now time.Time) *snapshot.Guard {
 	return g
 }
 
-// ordered says whether an order to watch or to enforce is valid.
 func (s *guardStatus) ordered(now time.Time) bool {
 	return s.Order != nil && !s.Veto && on(s.Order.Mode) &&
 		now.Before(s.Given.Add(time.Duration(s.Order.LeaseMS)*time.Millisecond))

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// observation is what /proc shows of a process before the state files are read.
+// observation is what /proc shows before the state files are read.
 type observation struct {
 	process    snapshot.Process // with the environment in its environ, without Usage and Inherited
 	ancestors  []proc.ID        // the nearest first, and last the leader of its session, perhaps gone
@@ -54,7 +54,6 @@ type processDetails struct {
 
 const detailsTTL = time.Minute // maximum for details and owners
 
-// processCache is what one snapshot read of processes for the next one.
 type processCache struct {
 	claims     map[snapshot.PID]environClaim
 	unverified map[snapshot.PID]environClaim // to read again; they serve if an account's quota is used up
@@ -147,7 +146,6 @@ func (o *observer) hides(pid snapshot.PID, err error) observation {
 	return observation{process: snapshot.Process{PID: pid}, environErr: err}
 }
 
-// unreadable returns why a process can't be read within limits, if err says so.
 func (d *processDetails) unreadable(h *proc.Handle, err error) *snapshot.Unreadable {
 	switch {
 	case errors.Is(err, proc.ErrTooLarge):

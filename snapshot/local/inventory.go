@@ -103,7 +103,6 @@ func (c *Collector) GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot
 	return l.uuids(), nil
 }
 
-// readRestricted lists the devices published by root, with what nvidia-smi shows this process of them.
 func (c *Collector) readRestricted(ctx context.Context, oldest time.Duration, l *deviceList) error {
 	known, err := c.hardware().Known()
 	if err != nil {

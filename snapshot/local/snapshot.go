@@ -141,7 +141,7 @@ func (c *Collector) noteRuns(s *snapshot.Snapshot) {
 	}
 }
 
-// described returns the registered devices. Doubtful ones may have processes that aren't in the snapshot.
+// described marks doubtful devices: they may have processes that aren't in the snapshot.
 func described(registered []snapshot.Device, found *deviceList, doubtful []snapshot.DeviceIndex) []snapshot.Device {
 	devices := snapshot.Described(registered, found.toRegister())
 	for _, index := range doubtful {
@@ -152,7 +152,6 @@ func described(registered []snapshot.Device, found *deviceList, doubtful []snaps
 	return devices
 }
 
-// doubtful lists the devices with listed processes that can't be seen or have no device node.
 func (o *observer) doubtful(processes []snapshot.Process) (devices []snapshot.DeviceIndex) {
 	for i := range o.unseen {
 		devices = append(devices, o.unseen[i].Indices()...)

@@ -193,7 +193,6 @@ func (g *GroupMembers) ask(ctx context.Context, err error, list map[string]*grou
 	_ = all.Wait() // errors leave answers unknown
 }
 
-// gidOf asks for a line of group(5).
 func (g *GroupMembers) gidOf(ctx context.Context, group string) ([]string, error) {
 	line, err := g.Ask(ctx, "getent", "--", "group", group)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// sortedOutput is the output of one call, sorted by lines.
 type sortedOutput struct {
 	lines    []string // of stdout without remarks: rows, or the reason of a failure
 	lost     []GPU    // whose handle can't be determined
@@ -104,7 +103,6 @@ func (a *sortedOutput) failure() error {
 	return &ExitError{Err: err, ExitCode: a.out.ExitCode, Text: line}
 }
 
-// diagnose finds out why there is no row, and the line that says so.
 func diagnose(out RunResult) (line string, err error) {
 	first := ""
 	for _, stream := range [][]byte{out.Stdout, out.Stderr} {
@@ -193,7 +191,6 @@ var exitCodes = map[int]error{
 	18: ErrVersionMismatch, 127: ErrNotInstalled,
 }
 
-// lines yields the non-blank lines, without trailing white space.
 func lines(data []byte) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(string(data)) {
@@ -220,7 +217,6 @@ var silent = []string{
 	"[Function Not Found]", "[Requested functionality has been deprecated]",
 }
 
-// gpuRow collects the error texts in a GPU's row.
 type gpuRow struct {
 	failed  bool
 	errors  []string   // each once

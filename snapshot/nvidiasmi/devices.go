@@ -157,7 +157,6 @@ func (g *GPU) cutModes(fields string, modes []string) string {
 	return fields
 }
 
-// enabled says whether a mode is on; nil if not reported.
 func enabled(value string) *bool {
 	on := strings.EqualFold(value, "Enabled")
 	return ifSo(&on, on || strings.EqualFold(value, "Disabled"))

@@ -254,7 +254,6 @@ func release(lock *os.File, ended bool) {
 	_ = lock.Close() // nil is no lock
 }
 
-// lockHolder is the running program, from the lock file.
 type lockHolder struct {
 	pid   int
 	since time.Time

@@ -33,6 +33,7 @@ type Runner interface {
 	Run(ctx context.Context, args ...string) (RunResult, error)
 }
 
+// RunResult is the result of one call.
 type RunResult struct {
 	Stdout, Stderr []byte
 	ExitCode       int
@@ -153,7 +154,6 @@ func (q *Querier) take(ctx context.Context) error {
 	}
 }
 
-// timeoutOf is the error of a call whose context has ended.
 func timeoutOf(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return text.Worded(ErrTimeout.Error(), ErrTimeout, context.DeadlineExceeded)
@@ -173,7 +173,6 @@ type reply struct {
 	err error
 }
 
-// question has the calls with the same arguments.
 type question struct {
 	outstanding *call  // nil for none
 	last        *reply // nil for none
@@ -266,7 +265,6 @@ func (q *Querier) question(args []string) *question {
 	return q.questions[key]
 }
 
-// outstanding returns the call in progress for a question, or begins one.
 func (q *Querier) outstanding(args []string) *call {
 	q.mu.Lock()
 	defer q.mu.Unlock()

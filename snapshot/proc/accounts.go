@@ -242,13 +242,11 @@ func addAccounts(found map[string]snapshot.UID, passwd []byte) {
 	}
 }
 
-// subuidRange has the subordinate uids of an owner, which is a name or uid as in subuid(5).
 type subuidRange struct {
 	First, Last snapshot.UID
 	Owner       string
 }
 
-// subuids has a machine's ranges, and the sources of its accounts.
 type subuids struct {
 	etc         string
 	looked      time.Time // when the files were last checked for changes

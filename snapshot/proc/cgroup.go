@@ -117,7 +117,6 @@ func containerID(parent, name string) (id, runtime string) {
 	return id, runtime
 }
 
-// byPrefix has the runtimes by the prefixes of their ids.
 var byPrefix = map[string]string{
 	"docker": Docker, "libpod": Podman, "libpod-payload": Podman, "cri-containerd": Containerd,
 	"containerd": Containerd, "nerdctl": Containerd, "crio": CRIO,

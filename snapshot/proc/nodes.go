@@ -16,7 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// errSpent says that a search reached its limits: its result is unknown.
 var errSpent = errors.New("the limits of the search are used up")
 
 const maxNodeMaps = 16 << 20 // bytes of /proc/PID/maps to read: a process may map any number of files

@@ -48,7 +48,6 @@ type ReaderProcess struct {
 	slow    slowReads
 }
 
-// lateRead is a process that the helper could not read in time.
 type lateRead struct {
 	at     time.Time // zero if it had too little time
 	helper *helper   // the killed one
@@ -100,7 +99,6 @@ func (a *readAnswer) err() error {
 	return text.Worded(a.Error, causes...)
 }
 
-// isOther says that a helper has to read it: it isn't this process.
 func (h *Handle) isOther() bool { return h.fs.Reader != nil && int(h.PID) != os.Getpid() }
 
 func (h *Handle) ask(q readRequest, within time.Duration) (readAnswer, error) {

@@ -147,7 +147,6 @@ const (
 	maxNodeFiles = 1 << 16
 )
 
-// left returns what remains of a share; all of it without a Quota.
 func (q *Quota) left(most time.Duration) time.Duration {
 	if q == nil {
 		return most

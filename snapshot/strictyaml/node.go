@@ -27,6 +27,7 @@ type Node struct {
 
 type field struct{ key, value *Node }
 
+// Place is where the value begins.
 func (n *Node) Place() Place { return n.place }
 
 // Failf records an error at the value. The message says what is wrong and how to correct it.
@@ -38,7 +39,6 @@ func (n *Node) Failf(format string, args ...any) {
 	n.in.failf(n.place, format, args...)
 }
 
-// failf is Failf with the key before the message.
 func (n *Node) failf(format string, args ...any) {
 	if n.key != "" {
 		format, args = "%s: "+format, append([]any{n.key}, args...)
@@ -58,7 +58,6 @@ func (n *Node) IsText() bool { return n.kind == word }
 // IsBool says whether the value is true or false.
 func (n *Node) IsBool() bool { return n.kind == boolean }
 
-// want checks the kind, and records an error.
 func (n *Node) want(k kind, example string) bool {
 	switch ok := n.take(n.kind == k); {
 	case ok, n.kind == absent: // absent has its error already
@@ -209,6 +208,7 @@ func (n *Node) Each(read func(key, value *Node)) {
 	}
 }
 
+// List reads a list in its order.
 func (n *Node) List(read func(*Node)) {
 	n.want(list, "- item")
 	n.addSample(func(s *shape) **shape { return &s.items })
@@ -315,6 +315,7 @@ type GroupReader struct {
 	path    []string // the groups in resolution, outermost first
 }
 
+// Read returns the members of each group in a mapping.
 func (g GroupReader) Read(n *Node) map[string][]string {
 	g.written, g.done = map[string]*Node{}, map[string][]string{}
 	var order []string

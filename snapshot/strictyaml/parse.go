@@ -215,7 +215,6 @@ func (d *Document) line(number int) string {
 	return text.Shorten(strings.TrimSpace(d.lines[number-1]), maxQuoted)
 }
 
-// convert converts the parser's node, and refuses unsupported ones.
 func convert(in *Document, n ast.Node, depth int) *Node {
 	node := newNode(in, n)
 	if depth > maxDepth {

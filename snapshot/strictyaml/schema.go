@@ -193,7 +193,6 @@ func (s *shape) accepts(sample int) bool {
 	return s.samples[sample].taken && !s.samples[sample].refused
 }
 
-// union is the schema of one of some words or types.
 func union(words []any, types []string, about map[string]any) map[string]any {
 	switch {
 	case len(types) == 1:

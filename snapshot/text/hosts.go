@@ -25,7 +25,6 @@ type HostPattern struct {
 	count int
 }
 
-// hostPart is a piece of a pattern: a text, or the numbers in one pair of brackets.
 type hostPart struct {
 	literal string
 	ranges  []numberRange // nil for a literal
@@ -168,7 +167,6 @@ func ParseHostGlob(text string) (matches func(name string) bool, err error) {
 	return func(name string) bool { return matchParts(parts, FoldHost(name)) }, nil
 }
 
-// reach marks the possible ends of the part in a name if it begins at an index.
 func (p hostPart) reach(name string, from int, ends []bool) {
 	rest := name[from:]
 	switch {

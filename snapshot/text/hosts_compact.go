@@ -45,7 +45,6 @@ func splitNumbers(name string) (parts []string) {
 
 var numbers = Pattern(`[0-9]+`)
 
-// mergeAt merges the names that only differ in the number at this part.
 func mergeAt(list [][]string, at int) (merged [][]string) {
 	var found [][]string // the numbers of each merged name
 	index := make(map[string]int)

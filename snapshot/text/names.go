@@ -126,7 +126,6 @@ func Nearest(word string, known []string) string {
 	return found
 }
 
-// commonPrefix is the length of the common prefix in any case, in bytes.
 func commonPrefix(a, b string) int {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	n := 0
@@ -196,7 +195,6 @@ func Masked(s string) string {
 	}, strings.ToValidUTF8(s, "?"))
 }
 
-// escape escapes all bytes that are not UTF-8, and characters that keep refuses.
 func escape(s string, keep func(rune) bool) string {
 	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !keep(r) }) < 0 {
 		return s

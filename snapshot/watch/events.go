@@ -81,7 +81,6 @@ func (f *folders) nodes() []string {
 	return list
 }
 
-// watchNode watches opens of a node while it exists.
 func (f *folders) watchNode(path string) error {
 	wd, err := unix.InotifyAddWatch(f.fd, path, unix.IN_OPEN|unix.IN_DONT_FOLLOW)
 	if err != nil {
@@ -161,7 +160,6 @@ func markNode(fd int, path string) error {
 	return nil
 }
 
-// readOpens returns the openers according to fanotify; 0 is unknown.
 func readOpens(fd int) map[snapshot.PID]bool {
 	pids := make(map[snapshot.PID]bool)
 	buffer := make([]byte, 16<<10)

@@ -89,6 +89,7 @@ func (l *OpenLog) write() error {
 	return openLogFile.Write(l.dir, now)
 }
 
+// OpenLogFile is the name of the file in root's run folder.
 const OpenLogFile = "guard-opens.json"
 
 const (

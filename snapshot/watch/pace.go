@@ -160,7 +160,6 @@ func (p *pace) forget(s source) {
 	}
 }
 
-// lookBegins starts a look for all past events.
 func (p *pace) lookBegins(now time.Time) {
 	p.begun = now
 	p.looking = make(map[source]bool)

@@ -227,7 +227,7 @@ func (p *poller) watchEnds(shown map[snapshot.PID]bool) {
 	}
 }
 
-// watchEnd watches a process's end. The next look shows a process that has ended already.
+// watchEnd leaves a process that has ended already to the next look.
 func (p *poller) watchEnd(pid snapshot.PID) {
 	fd, err := unix.PidfdOpen(int(pid), 0)
 	switch {

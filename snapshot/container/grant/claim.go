@@ -169,7 +169,6 @@ func (c Applicant) own(f *state.Files, g Granted) (Granted, error) {
 	return g.with(f, attached, c.Hardware), nil
 }
 
-// explained adds the holders of the devices to an error.
 func explained(err error) error {
 	const maxHolders = 8
 	unavailable, ok := errors.AsType[*state.UnavailableError](err)

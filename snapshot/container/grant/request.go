@@ -106,7 +106,6 @@ const (
 	maxCount   = 1<<16 - 1
 )
 
-// isSet is false for an empty value or 0.
 func isSet(c *oci.ContainerConfig, name string) bool { v := c.Getenv(name); return v != "" && v != "0" }
 
 // askByCount reads GENV_GPUS, which replaces the choice of docker's --gpus.
@@ -203,7 +202,6 @@ func (g Granted) SetVariables(c *oci.ContainerConfig) {
 	}
 }
 
-// visible lists the devices for NVIDIA's programs.
 func (g Granted) visible() string {
 	if len(g.Devices) == 0 {
 		return "void"

@@ -98,7 +98,6 @@ func Parse(data []byte) (*ContainerConfig, error) {
 
 const maxReason = 200 // bytes of an error of encoding/json
 
-// object is a JSON object with unchanged values.
 type object map[string]json.RawMessage
 
 // checkSpelling refuses names that differ from the specification's only in case: runc accepts them, and two spellings
@@ -201,7 +200,7 @@ func change(outer object, name string, how func(object) error) error {
 	return put(outer, name, inner)
 }
 
-func appendTo[E any](outer object, name string, added []E) error {
+func appendTo(outer object, name string, added []Hook) error {
 	var list []json.RawMessage
 	if raw := outer[name]; raw != nil {
 		if err := json.Unmarshal(raw, &list); err != nil {

@@ -104,12 +104,10 @@ func (t *Table) painted(line Cell, paint func(Span) string) string {
 	return b.String()
 }
 
-// filled paints a line up to the edge of the screen.
 func (t *Table) filled(line Cell, screen int, paint func(Span) string) string {
 	return t.painted(append(line, Span{Text: strings.Repeat(" ", max(0, screen-line.width(Width)))}), paint)
 }
 
-// line puts spaces between the cells of a row.
 func (t *Table) line(prefix string, cells []Cell) Cell {
 	line := Cell{{Text: prefix}}
 	space := 0
@@ -170,7 +168,6 @@ func (t *Table) length() func(string) int {
 	return t.Length
 }
 
-// squeeze leaves out columns without room, and cuts the widest others.
 func squeeze(columns []ColumnLayout, widths []int, screen int) {
 	least := slices.Clone(widths)
 	for i, c := range columns {
@@ -249,7 +246,6 @@ const (
 	bar Style = "38;5;255;48;5;238" // background and text of a selection; needs 256 colours
 )
 
-// onBar makes a style readable on a bar.
 func (s Style) onBar() Style {
 	for _, readable := range [][2]Style{
 		{Faint, "38;5;249"},
@@ -297,7 +293,6 @@ func (c Cell) Plain() string {
 	return b.String()
 }
 
-// cut shortens a wider cell, and ends it with …
 func (c Cell) cut(most int) Cell {
 	if most <= 0 {
 		return nil
@@ -364,7 +359,6 @@ func Shown(s string) string {
 
 func notASCII(r rune) bool { return r > unicode.MaxASCII }
 
-// without replaces some characters by question marks.
 func without(s string, these func(rune) bool) string {
 	return strings.Map(func(r rune) rune {
 		if these(r) {
