@@ -13,16 +13,16 @@ type attempt struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	timer  *time.Timer   // begins it; nil if it begins at once
-	waits  bool          // for its time or for an answer to a probe: the login isn't under way
-	done   chan struct{} // closed when it is over, or isn't waited for any more
+	waits  bool          // for its time, or for an answer to a probe: the login hasn't begun
+	done   chan struct{} // closed when it is over, or calls wait for it no longer
 	end    func()        // closes done
 }
 
-// loginTimeout is the time from the connection to genv's greeting: PAM, a home folder or a sudo that looks up names may
-// be slow, and the login is for many requests.
+// loginTimeout is for the time from the connection to genv's greeting. PAM, a home folder or a sudo that looks up names
+// may be slow, and the login serves many requests.
 const loginTimeout = time.Minute
 
-// begin begins an attempt after a pause, with first, if set, as its first step; c.mu is held.
+// begin starts an attempt after a pause. Its first step is first, if set. c.mu is held.
 func (c *Conn) begin(pause time.Duration, first func()) {
 	a := &attempt{done: make(chan struct{})}
 	a.end = sync.OnceFunc(func() { close(a.done) })
@@ -46,7 +46,7 @@ func (c *Conn) begin(pause time.Duration, first func()) {
 	})
 }
 
-// cancelAttempt ends the attempt that is under way or due; c.mu is held.
+// cancelAttempt ends the attempt, even one that waits; c.mu is held.
 func (c *Conn) cancelAttempt() {
 	a := c.attempt
 	if a == nil {
@@ -91,7 +91,7 @@ func (c *Conn) try(a *attempt) {
 	}
 }
 
-// probe says whether a login is due: if the host answers, was never tried, or can't be probed.
+// probe reports whether to log in: if the host answers, was never tried, or can't be probed.
 func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err error) {
 	c.mu.Lock()
 	failure := c.failure
@@ -113,8 +113,8 @@ func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err 
 	return pause, login, err
 }
 
-// login logs in to the host and finds its transport. A host that was lost is also asked for a snapshot, so that one
-// that greets and then hangs doesn't return to the cycles. One that refuses it returns, with the reason.
+// login logs in to the host and finds its transport. It also asks a host that was lost for a snapshot: one that greets
+// and then hangs stays lost, while one that refuses is back, with its reason.
 func (c *Conn) login(a *attempt) (transport, error) {
 	c.mu.Lock()
 	lost, failing, wanted := c.failure != nil, c.failing, c.attempt == a
@@ -123,7 +123,7 @@ func (c *Conn) login(a *attempt) (transport, error) {
 	if !wanted { // cancelled during the probe
 		return nil, notBegun(context.Canceled)
 	}
-	if failing { // such hosts get a quarter of the places, and don't delay the others
+	if failing { // these hosts share a quarter of the places, so as not to delay others
 		if err := c.pool.retries.acquire(a.ctx); err != nil {
 			return nil, err
 		}
@@ -157,7 +157,7 @@ func (c *Conn) login(a *attempt) (transport, error) {
 	return t, nil
 }
 
-// beSlow ends the wait for a first login, but not the login.
+// beSlow ends the wait for a first login. The login continues.
 func (c *Conn) beSlow(a *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +169,6 @@ func (c *Conn) beSlow(a *attempt) {
 	}
 }
 
-// adopt makes t the transport; c.mu is held.
 func (c *Conn) adopt(t transport) {
 	c.transport, c.since, c.asked, c.failure = t, time.Now(), false, nil
 	c.backoff.Connected()
@@ -179,7 +178,7 @@ func (c *Conn) adopt(t transport) {
 	}
 }
 
-// setFailing notes whether the last login failed; c.mu is held.
+// setFailing sets whether the last login failed; c.mu is held.
 func (c *Conn) setFailing(failing bool) {
 	switch {
 	case failing && !c.failing:

@@ -23,13 +23,13 @@ import (
 type Backend interface {
 	// Snapshot returns the host's snapshot as snapshot.EncodeNative writes it. It may give up when ctx ends.
 	Snapshot(ctx context.Context, age local.Age) ([]byte, error)
-	// Execute carries out an order while asker holds its right, also if the controller has hung up.
+	// Execute carries out an order while asker has the right to, even if the controller has hung up.
 	Execute(ctx context.Context, o order.Order, asker ending.Authority) (Execution, error)
 	// Notify shows messages on users' terminals, or keeps them for their next login.
 	Notify(messages []Message) ([]Receipt, error)
 }
 
-// NewGreeting is the greeting of a host with Answers. more are capabilities that only some have.
+// NewGreeting is the greeting of a host with Answers. more are further capabilities.
 func NewGreeting(genv string, more ...string) frame.Greeting {
 	return frame.Greeting{
 		Protocol: frame.Version, Genv: genv,
@@ -47,7 +47,7 @@ func NewViewGreeting(genv string) frame.Greeting {
 	}
 }
 
-// ViewHandler is that of a genv without root, which refuses to change anything. document returns one of genv 1.4.3,
+// ViewHandler handles requests without root, and refuses to change anything. document returns a document of genv 1.4.3,
 // devices or envs, and may give up when ctx ends.
 func ViewHandler(document func(ctx context.Context, part string) ([]byte, error)) Handler {
 	return func(_ context.Context, r Call) ([]byte, error) {
@@ -62,7 +62,7 @@ func ViewHandler(document func(ctx context.Context, part string) ([]byte, error)
 	}
 }
 
-// Answers answer one controller out of a Backend.
+// Answers answer the requests of one controller.
 type Answers struct {
 	Backend Backend
 	Fence   Fence // nil for a host without CapabilityFence
@@ -73,8 +73,8 @@ type Answers struct {
 	// CapabilityEvents. Its error is the cause of ctx's end, or why there are no events.
 	Event func(context.Context) error
 	// These may be nil.
-	Tokens func(own string) ([]string, error)    // keeps a token, and returns the others: see SnapshotAnswer
-	Allow  func(*service.Allowance)              // passes on what the policy allows, nil for no change, without waiting
+	Tokens func(own string) ([]string, error)    // keeps a token, and returns SnapshotAnswer.Tokens
+	Allow  func(*service.Allowance)              // passes on an allowance, nil for no change; it must not wait
 	Try    func(context.Context) *snapshot.Trial // tries what acting on the host needs
 
 	body     []byte          // of the last RequestSnapshot
@@ -82,11 +82,11 @@ type Answers struct {
 	codes    atomic.Bool     // see SnapshotRequest.Codes
 	revision uint64
 	last     []byte                             // the snapshot of that revision
-	lease    atomic.Pointer[fence.LeaseRequest] // the controller's; nil for none
+	lease    atomic.Pointer[fence.LeaseRequest] // nil for none
 }
 
-// renew admits the request for a lease of this or an earlier request. Any controller may look without a lease. A host
-// is taken over once: after that, another controller may do so.
+// renew admits the lease of r or, without one, of an earlier request. Without any lease a controller may look. It takes
+// over a host once: another controller may take it over later.
 func (a *Answers) renew(r *fence.LeaseRequest) error {
 	asked := cmp.Or(r, a.lease.Load())
 	if r != nil {
@@ -104,7 +104,7 @@ func (a *Answers) renew(r *fence.LeaseRequest) error {
 type Fence interface {
 	// Admit returns an error if the controller with this request, nil for none, may do nothing.
 	Admit(r *fence.LeaseRequest) error
-	// Hold is Admit right before an action, and lets no other controller follow until release is called.
+	// Hold is Admit right before an action. No other controller can follow until release is called.
 	Hold(r *fence.LeaseRequest) (release func(), err error)
 	// GiveBack notes that the controller with this request has ended.
 	GiveBack(r *fence.LeaseRequest) error
@@ -118,7 +118,7 @@ func (a *Answers) admit(r *fence.LeaseRequest) error {
 	return a.Fence.Admit(r)
 }
 
-// Handle is a Handler. Only RequestExecute, RequestNotify and RequestWait may run concurrently.
+// Handle is a Handler. Only RequestExecute, RequestNotify and RequestWait may be handled concurrently.
 func (a *Answers) Handle(ctx context.Context, r Call) ([]byte, error) {
 	body, err := a.handle(ctx, r)
 	if err != nil && a.codes.Load() {
@@ -173,7 +173,7 @@ func (a *Answers) giveBack(context.Context, struct{}) (answer struct{}, err erro
 }
 
 func (a *Answers) snapshot(ctx context.Context, r *Call) (answer SnapshotAnswer, err error) {
-	if a.body == nil || !bytes.Equal(r.Body, a.body) { // most are the same as the one before
+	if a.body == nil || !bytes.Equal(r.Body, a.body) { // most requests repeat the last one
 		var request SnapshotRequest
 		if err := json.Unmarshal(r.Body, &request); err != nil {
 			return answer, err
@@ -202,7 +202,7 @@ func (a *Answers) snapshot(ctx context.Context, r *Call) (answer SnapshotAnswer,
 	}
 	answer.Revision, answer.ClockMS = a.revision, time.Now().UnixMilli()
 	if a.Tokens != nil && r.Token != "" {
-		answer.Tokens, _ = a.Tokens(r.Token) // without them, they are unknown
+		answer.Tokens, _ = a.Tokens(r.Token) // after an error they are unknown
 	}
 	if request.Revision != a.revision {
 		answer.Snapshot = taken
@@ -225,7 +225,6 @@ func (a *Answers) execute(ctx context.Context, request ExecuteRequest) (done Exe
 	return done, err
 }
 
-// asker is the right by which an order of a controller with this request acts.
 func (a *Answers) asker(r *fence.LeaseRequest) ending.Authority {
 	if a.Fence == nil {
 		return ending.Authority{}

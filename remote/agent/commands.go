@@ -18,20 +18,20 @@ import (
 )
 
 // Commands asks hosts of any version with the commands and in the format of 1.4.3: `genv usage snapshot` and `genv
-// usage execute`. It repeats one only if a busy sshd dropped the connection at random.
+// usage execute`. It repeats a command only if a busy sshd dropped the connection at random.
 type Commands struct {
 	Network Network
 	Measure bool             // ask nvidia-smi for utilization, temperature and power, which the 1.4.3 format lacks
-	Log     zerolog.Logger   // gets what can't be read in a part of a snapshot
-	slow    time.Duration    // how long sudo and genv took at the login: commands may take that much longer
-	types   *nvidiasmi.Types // of the processes of one host; nil if they are not asked for
+	Log     zerolog.Logger   // gets the unreadable parts of a snapshot
+	slow    time.Duration    // how long the login took: commands may take that much longer
+	types   *nvidiasmi.Types // the types of the host's processes; nil to leave them out
 }
 
 func (Commands) via() Via               { return ViaCommands }
 func (Commands) capabilities() []string { return []string{RequestSnapshot, RequestExecute} }
 func (Commands) close()                 {}
 
-// run runs a command. If sudo or genv did not run, the error says why.
+// run runs a command. If sudo or genv didn't run, the error says why.
 func (c Commands) run(ctx context.Context, host remote.Host, command remote.Command) (remote.Output, error) {
 	if deadline, ok := ctx.Deadline(); ok && c.slow > 0 {
 		command.Timeout = time.Until(deadline)
@@ -60,7 +60,7 @@ func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 	return s, nil
 }
 
-// measure adds what nvidia-smi measures for the login. What fails or hangs is unknown.
+// measure adds what nvidia-smi measures, without sudo. What fails or hangs is unknown.
 func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Snapshot) {
 	ctx, cancel := leavingTime(ctx, 3, 4)
 	defer cancel()
@@ -72,7 +72,6 @@ func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Sna
 	s.Devices = snapshot.Described(s.Devices, found)
 }
 
-// leavingTime limits a step to a part of the time that is left for the snapshot.
 func leavingTime(ctx context.Context, parts, of time.Duration) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -81,9 +80,8 @@ func leavingTime(ctx context.Context, parts, of time.Duration) (context.Context,
 	return context.WithTimeout(ctx, time.Until(deadline)*parts/of)
 }
 
-const typesWithin = 10 * time.Second // a snapshot waits for the types of processes
+const typesWithin = 10 * time.Second // how long a snapshot waits for the types of processes
 
-// setTypes sets the types that nvidia-smi shows to the login.
 func (c Commands) setTypes(ctx context.Context, host remote.Host, s *snapshot.Snapshot) {
 	ctx, cancel := leavingTime(ctx, 1, 2)
 	defer cancel()
@@ -96,7 +94,6 @@ func (c Commands) setTypes(ctx context.Context, host remote.Host, s *snapshot.Sn
 	c.types.Set(ctx, s, numbered, time.Now(), typeSource{readonly.Reading{Runner: c.Network}, host}, nil)
 }
 
-// numberOf stands for a GPU's UUID, which the 1.4.3 format lacks.
 func numberOf(index snapshot.DeviceIndex) snapshot.GPUUUID {
 	return snapshot.GPUUUID(strconv.Itoa(int(index)))
 }
@@ -126,22 +123,22 @@ func (s typeSource) Details(ctx context.Context, _ time.Duration) (nvidiasmi.Det
 	return details, err
 }
 
-// Devices asks for the devices and their attachments alone.
+// Devices asks for the devices and their attachments only.
 func (c Commands) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
 	return part(ctx, c, host, snapshot.ReadDevices, "devices")
 }
 
-// Environments asks for the environments alone.
+// Environments asks for the environments only.
 func (c Commands) Environments(ctx context.Context, host remote.Host) ([]snapshot.Environment, error) {
 	return part(ctx, c, host, snapshot.ReadEnvironments, "envs")
 }
 
-// part asks for a part of a snapshot, and leaves out what can't be read.
+// part asks for a part of a snapshot. It leaves out what it can't read.
 func part[T any](ctx context.Context, c Commands, host remote.Host, read func([]byte) (T, []string, error),
 	name string,
 ) (T, error) {
 	var odd []string
-	host.NoSudo = true // every login may see it, and a host logs or mails each sudo that it refuses
+	host.NoSudo = true // every login may see it, and hosts log or mail each refused sudo
 	value, _, err := usageSnapshot(ctx, c, host, func(data []byte) (value T, err error) {
 		value, odd, err = read(data)
 		return value, err
@@ -197,13 +194,13 @@ func usageSnapshot[T any](ctx context.Context, c Commands, host remote.Host, par
 	return value, lines(out.Stderr), err
 }
 
-const maxBanner = 1024 // how many lines a login may print before those of genv
+const maxBanner = 1024 // lines that a login may print before those of genv
 
 func lines(text []byte) []string {
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })
 }
 
-// withoutRoot is the error where genv runs without root, which can't see the environments of other users' processes.
+// withoutRoot is the error where genv runs without root: it can't see the environments of other users' processes.
 func withoutRoot(host remote.Host) error {
 	next := "have sudo run genv as root there (`sudo -n genv usage serve`): look for runas_default and " +
 		"`Runas` in sudoers"
@@ -218,10 +215,9 @@ func withoutRoot(host remote.Host) error {
 		"be enforced", host.Name).WithNext(next)
 }
 
-// whichUser prints the login's effective uid on a line of its own.
 const whichUser = `echo; echo "genv-uid $(id -u)"`
 
-// requireRoot returns an error unless genv runs as root. A genv without `usage serve` doesn't say whether it does.
+// requireRoot returns an error unless genv runs as root, which a genv without `usage serve` doesn't tell itself.
 func (c Commands) requireRoot(ctx context.Context, host remote.Host) error {
 	if !host.NoSudo {
 		return nil
@@ -248,16 +244,15 @@ func (Commands) Guard(context.Context, remote.Host, GuardRequest) (GuardAnswer, 
 	return GuardAnswer{}, ErrCannotGuard
 }
 
-// About returns what is known about a host.
+// About returns what earlier answers told about a host.
 func (c Commands) About(host remote.Host) About {
 	peer, _ := c.Network.Peer(host)
 	return About{Via: ViaCommands, Peer: peer}
 }
 
-// Visible is what every login sees without sudo: the devices, as registered and as nvidia-smi measures them, the
-// environments, and the processes on devices, without their environments. via says whether it comes from genv, or from
-// nvidia-smi and /proc where there is no genv. If the login just doesn't find genv, it is an error: devices may be
-// attached there.
+// Visible is what every login sees without sudo: the devices with attachments and measurements, the environments, and
+// the processes on devices without their environments. It comes from genv, or from nvidia-smi and /proc where via is
+// ViaReadOnly. If there are state files but the login doesn't find genv, it is an error: devices may be attached.
 func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Snapshot, via Via, err error) {
 	host.NoSudo = true
 	devices, err := c.Devices(ctx, host)
@@ -276,7 +271,7 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	if err != nil && remote.ClassOf(err) != remote.CommandFailed {
 		return nil, ViaCommands, err
 	}
-	// genv is there, so nvidia-smi is what is missing.
+	// genv is there, so GenvMissing means that nvidia-smi is missing.
 	if s, _, err = c.visible(ctx, host, len(devices)); err != nil && remote.ClassOf(err) == remote.GenvMissing {
 		err = remote.Errorf(remote.CommandFailed, "%w", err).
 			WithNext("install NVIDIA's driver with nvidia-smi on the host, where every login finds it")
@@ -295,8 +290,8 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	return s, ViaCommands, nil
 }
 
-// visible is what nvidia-smi and /proc show of a host with at least so many GPUs, with user names and the time zone that
-// attachments have their times in. registered: the host has genv's state files.
+// visible is what nvidia-smi and /proc show of a host with at least so many GPUs, with user names and the time zone of
+// attachments. registered says whether the host has genv's state files.
 func (c Commands) visible(ctx context.Context, host remote.Host, gpus int,
 ) (s *snapshot.Snapshot, registered bool, err error) {
 	look := readonly.Reading{Runner: c.Network}

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Conn is the connection to one host, or the attempts to get one. Its mutex is never held during a call.
+// Conn is the connection to one host, or the attempts to make one. Its mutex is never held during a call.
 type Conn struct {
 	pool *Pool
 	host remote.Host
@@ -22,10 +22,10 @@ type Conn struct {
 	transport transport // nil unless it is connected
 	since     time.Time // when the transport was made
 	asked     bool      // the transport answered a Snapshot
-	attempt   *attempt  // under way or due later; nil for none
-	failure   error     // why there is no transport; nil if it was never tried
+	attempt   *attempt  // running or waiting; nil for none
+	failure   error     // why there is no transport; nil before the first attempt
 	failing   bool      // the last login failed: it counts in pool.failing
-	wanted    time.Time // when a snapshot was last asked for
+	wanted    time.Time // when a snapshot was last requested
 	closed    bool      // the Conn was removed from its Pool
 	backoff   remote.Backoff
 
@@ -33,8 +33,8 @@ type Conn struct {
 	tokenFlag atomic.Bool // the token is sent as a flag
 }
 
-// reconnectWait is how long a call waits for the reconnection of a host that was cut off. After an orderly end of genv
-// it waits half of the Timeout.
+// reconnectWait is how long a call waits for a new connection to a host that was cut off. After an orderly end of genv
+// it waits for half of the Timeout.
 const reconnectWait = time.Second
 
 func (c *Conn) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
@@ -52,8 +52,8 @@ func (c *Conn) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	return taken, err
 }
 
-// connected returns the transport. It waits for the first login to a host, with Patience. A host that was lost is tried
-// in the background, so that dead hosts don't delay others.
+// connected returns the transport. It waits for the first login to a host, with Patience. Attempts to reach a lost host
+// run in the background, so that dead hosts don't delay others.
 func (c *Conn) connected(ctx context.Context) (t transport, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +140,6 @@ func (c *Conn) current() (t transport, asked bool) {
 	return c.transport, c.asked
 }
 
-// streamWith is the stream to the host, if it is connected and has a capability; nil otherwise.
 func (c *Conn) streamWith(capability string) (t *streamTransport, connected bool) {
 	current, _ := c.current()
 	if t, ok := current.(*streamTransport); ok && t.stream.Greeting.Can(capability) {
@@ -149,7 +148,6 @@ func (c *Conn) streamWith(capability string) (t *streamTransport, connected bool
 	return nil, current != nil
 }
 
-// execute has the host carry out an order, unless the host was lost since its snapshot.
 func (c *Conn) execute(ctx context.Context, o order.Order) (Execution, error) {
 	t, asked := c.current()
 	if t == nil || !asked {
@@ -167,12 +165,12 @@ func (c *Conn) execute(ctx context.Context, o order.Order) (Execution, error) {
 		func(ctx context.Context) (Execution, error) { return t.Execute(ctx, c.host, o) })
 }
 
-// lose ends a transport after an error, and begins to reconnect.
+// lose ends a transport after an error, and reconnects.
 func (c *Conn) lose(t transport, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.transport != t {
-		return // it was lost before
+		return // it is lost already
 	}
 	c.transport, c.failure = nil, why
 	c.begin(0, func() { c.discard(t, why) })
@@ -195,7 +193,7 @@ func (c *Conn) reset() {
 	c.setFailing(false)
 }
 
-// retire is reset, but the orders under way end first; c.mu is held.
+// retire is reset after the orders under way; c.mu is held.
 func (c *Conn) retire() {
 	if t, ok := c.transport.(*streamTransport); ok {
 		c.pool.ending.Store(t, true)
@@ -218,7 +216,7 @@ func (c *Conn) ended(t *streamTransport, why error) {
 	}
 }
 
-// reconsider forgets how a host without `usage serve` is asked.
+// reconsider closes the transport to a host without `usage serve`, so that the next call looks for it again.
 func (c *Conn) reconsider() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,7 +233,6 @@ func (c *Conn) close() {
 	c.closed = true
 }
 
-// call makes a call within a time, and loses the transport if the call shows that it is broken.
 func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration,
 	do func(context.Context) (T, error),
 ) (value T, err error) {

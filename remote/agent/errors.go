@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
-// ErrRefused is wrapped if the host understood a request and can't do it. The connection is still good.
+// ErrRefused is wrapped if the host understood a request and can't do it. The connection remains usable.
 var ErrRefused = errors.New("the host says")
 
 // ErrLater says that a host has seen a later controller of the same election or state folder.
@@ -21,13 +21,13 @@ var ErrLater = errors.New("a later controller acts on the host")
 
 // The codes of a refusal.
 const (
-	codeFailed  = "failed"  // it can't do it
+	codeFailed  = "failed"  // the host can't do it
 	codeLater   = "later"   // a later controller of the same election or state folder has the lease
 	codeForeign = "foreign" // another controller has it
-	codeEnded   = "ended"   // the leader of another election had it, and has ended: see fromText
+	codeEnded   = "ended"   // the leader of another election had it, and has ended; only by fromText
 )
 
-// refusedError is the refusal of a host: JSON for a controller that asks for codes, else the text alone.
+// refusedError is the refusal of a host: JSON for a controller that asks for codes, else only the text.
 type refusedError struct {
 	Code string `json:"code"`
 	Text string `json:"text"` // for people
@@ -35,7 +35,6 @@ type refusedError struct {
 
 func (e *refusedError) Error() string { return ErrRefused.Error() + ": " + e.Text }
 
-// Is says that it is ErrRefused, and perhaps ErrLater.
 func (e *refusedError) Is(target error) bool {
 	return target == ErrRefused || target == ErrLater && e.Code == codeLater
 }
@@ -64,7 +63,6 @@ func refusalOf(body []byte) error {
 	return &r
 }
 
-// fromText reads the refusal of a version that sends texts only.
 func fromText(said string) refusedError {
 	const (
 		refused = "refused: "
@@ -96,7 +94,7 @@ const (
 		"what this run would do"
 )
 
-// refusedByHost classifies a refusal. lease is what the controller asked for; nil for none.
+// refusedByHost classifies a refusal. lease is the controller's request; nil for none.
 func refusedByHost(err error, lease *fence.LeaseRequest) *remote.Error {
 	e := &remote.Error{Class: remote.Replaced, Err: err}
 	switch refused, ok := errors.AsType[*refusedError](err); {
@@ -114,11 +112,10 @@ func refusedByHost(err error, lease *fence.LeaseRequest) *remote.Error {
 	return e
 }
 
-// maxRefusalKept is how much of a host's refusal is kept for the administrator, in bytes.
 const maxRefusalKept = 4096
 
-// classify gives an error its class. ctx is that of the call, if any. A stream that a call ended has the cause of that
-// call's end as its error.
+// classify gives an error its class. ctx is that of the call, if any. If a call broke the stream, the cause of that
+// call's end is the error of all calls.
 func classify(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, new(*remote.Error)):
@@ -139,7 +136,7 @@ func classify(ctx context.Context, err error) error {
 	return &remote.Error{Class: remote.InvalidOutput, Err: err} // frame.ErrProtocol, frame.ErrNoGreeting
 }
 
-// explain is the error of a call, or of a stream that ended by itself.
+// explain classifies the error of a call, or of a stream that ended by itself.
 func (t *streamTransport) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, ErrRefused):
@@ -172,11 +169,11 @@ func (t *streamTransport) cut(ctx context.Context, err error) error {
 
 var (
 	errCut = errors.New("the connection was cut off") // wrapped when a stream ended at the other end
-	// errHungUp is wrapped when the host's genv ended in order: it was idle, or was replaced by another program.
+	// errHungUp is wrapped when the host's genv ended in order: it was idle, or another program replaced it.
 	errHungUp = fmt.Errorf("%w: genv on the host ended in order", errCut)
 )
 
-// closeReason says whether it is known why the session's output ended; reason is nil if genv ended in order.
+// closeReason is why the session's output ended, if known; nil if genv ended in order.
 func (t *streamTransport) closeReason(ctx context.Context) (known bool, reason error) {
 	over := make(chan error, 1)
 	t.pool.running.Go(func() { over <- t.session.Wait() })

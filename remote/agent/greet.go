@@ -20,7 +20,7 @@ func (c *Conn) openStream(ctx context.Context) (*streamTransport, error) {
 		if !sudoRefuses(err) || !c.tokenFlag.CompareAndSwap(false, true) {
 			return t, err
 		}
-		withFlag, again := c.greet(ctx) // sudoers of an earlier version may allow `usage serve *` alone
+		withFlag, again := c.greet(ctx) // sudoers of an earlier version may allow only `usage serve *`
 		if again != nil {
 			c.tokenFlag.Store(false)
 		}
@@ -52,7 +52,7 @@ func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
 		return nil, err
 	}
 	if !flag {
-		// who doesn't read it doesn't greet either
+		// A host that doesn't read it doesn't greet either.
 		c.pool.running.Go(func() { _, _ = session.Write([]byte(token + "\n")) })
 	}
 	t := &streamTransport{session: session, pool: c.pool, token: token, tookOver: &c.tookOver}
@@ -78,7 +78,7 @@ func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
 	return nil, before.explain(c.host.Name, classify(ctx, err))
 }
 
-// preface keeps the end of what a login prints before the greeting. It says why there is none, as nologin(8) does.
+// preface keeps the end of a login's output before the greeting. It may say why there is none, as nologin(8) does.
 type preface struct {
 	io.Reader
 	over atomic.Bool
@@ -95,10 +95,10 @@ func (p *preface) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// capabilityControllers is that of versions that take the token as a flag, and without it greet with an empty one.
+// capabilityControllers is of versions that take the token as a flag, and greet with an empty one without it.
 const capabilityControllers = "controllers"
 
-// explain adds the last line to an error that has only a status. If it took too long, that is the login or sudo.
+// explain adds the last line to an error that has only a status. What takes too long is the login or sudo.
 func (p *preface) explain(host string, err error) error {
 	said := text.LastLine(p.end.String())
 	if said != "" {

@@ -19,9 +19,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Lease asks hosts for a lease from the next snapshot on. Hosts that know leases refuse a controller that was replaced:
-// an error of the class remote.Replaced. nil, as at first, asks for none. After another request, nil also ends the
-// connections, after the orders under way: for hosts, all that comes on them is from the controller that asked.
+// Lease asks hosts for a lease with each further snapshot. Hosts that know leases refuse a replaced controller, with
+// the class remote.Replaced. nil, the default, asks for none. After another request nil also ends the connections,
+// after the orders under way: hosts attribute all requests on a connection to the controller with the lease.
 func (p *Pool) Lease(r *fence.LeaseRequest) {
 	if r != nil {
 		asked := *r
@@ -50,7 +50,7 @@ func (p *Pool) connections() []*Conn {
 	return slices.Collect(maps.Values(p.conns))
 }
 
-// Allow sends hosts, with their next snapshots, what the policy allows there: each value once on a connection.
+// Allow sends hosts their allowances with the next requests for snapshots, each value once on a connection.
 func (p *Pool) Allow(byHost map[snapshot.Hostname]*service.Allowance) { p.allowances.Store(&byHost) }
 
 func (p *Pool) allowance(host string) *service.Allowance {
@@ -60,7 +60,7 @@ func (p *Pool) allowance(host string) *service.Allowance {
 	return nil
 }
 
-// leaseFor is the request for a host, which is taken over once: another controller may have taken it over since.
+// leaseFor is the request for a host. It takes over a host once: another controller may have taken it over since.
 func leaseFor(asked *fence.LeaseRequest, tookOver bool) *fence.LeaseRequest {
 	if asked == nil {
 		return nil
@@ -70,8 +70,8 @@ func leaseFor(asked *fence.LeaseRequest, tookOver bool) *fence.LeaseRequest {
 	return &r
 }
 
-// GiveBack gives back the leases of connected hosts, so that any controller may follow. Another host refuses others for
-// a day.
+// GiveBack gives back the leases of connected hosts, so that any controller may follow. Other hosts refuse others for a
+// day.
 func (p *Pool) GiveBack(ctx context.Context) {
 	leave, err := p.beginCall()
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *Pool) GiveBack(ctx context.Context) {
 	giveBack(ctx, p.connections(), false)
 }
 
-// giveBack gives back the leases of hosts; later, where they leave and orders are under way: these need the lease.
+// giveBack gives back the leases of hosts. On hosts that leave the fleet, orders under way, which need it, end first.
 func giveBack(ctx context.Context, conns []*Conn, leave bool) {
 	var calls sync.WaitGroup
 	for _, c := range conns {
@@ -98,7 +98,7 @@ func (t *streamTransport) giveBack(ctx context.Context) {
 	_ = t.call(ctx, RequestGiveBack, func() any { return struct{}{} }, &struct{}{})
 }
 
-// leavesLater says whether orders are under way, and has finish give back the lease after them.
+// leavesLater reports whether orders are under way. If so, finish gives back the lease after them.
 func (t *streamTransport) leavesLater() bool {
 	idle := t.orders.TryLock()
 	if idle {
@@ -108,12 +108,12 @@ func (t *streamTransport) leavesLater() bool {
 	return !idle
 }
 
-// Acting is what a host says about the controller that it lets act.
+// Acting says which controller may act on a host.
 type Acting struct {
 	Lease   *fence.Lease    `json:"noted,omitempty"`         // nil for none
-	Unknown string          `json:"noted_unknown,omitempty"` // why the host can't say, and lets no controller act
+	Unknown string          `json:"noted_unknown,omitempty"` // why the host can't tell, and lets no controller act
 	Trial   *snapshot.Trial `json:"trial,omitempty"`         // of what acting needs, made for this answer; nil for none
-	Refuses bool            `json:"-"`                       // other controllers; false if it gives no leases
+	Refuses bool            `json:"-"`                       // the host refuses other controllers: it gives leases
 }
 
 func (a *Answers) acting(ctx context.Context, _ struct{}) (answer Acting, err error) {
@@ -129,7 +129,6 @@ func (a *Answers) acting(ctx context.Context, _ struct{}) (answer Acting, err er
 	return answer, nil
 }
 
-// bounded keeps what can be true of a host's answer.
 func (a Acting) bounded() Acting {
 	const maxUnknown = 256 // bytes
 	b := Acting{Unknown: text.Cut(a.Unknown, maxUnknown), Trial: a.Trial.Bounded(), Refuses: true}
@@ -139,7 +138,7 @@ func (a Acting) bounded() Acting {
 	return b
 }
 
-// Acting asks a host which controller acts there. The class is remote.Version if its genv is too old to say it.
+// Acting asks a host which controller acts there. The class of the error is remote.Version if its genv is too old.
 func (p *Pool) Acting(ctx context.Context, host remote.Host) (Acting, error) {
 	return onConn(p, host, func(c *Conn) (answer Acting, err error) {
 		t, err := c.connected(ctx)
@@ -155,13 +154,13 @@ func (p *Pool) Acting(ctx context.Context, host remote.Host) (Acting, error) {
 	})
 }
 
-// AskOnce is the input of a `genv usage serve` that gets one request, RequestActing: see ReadOnce.
+// AskOnce is the input for a `genv usage serve` that gets one request, RequestActing. ReadOnce reads its output.
 func AskOnce(token string) []byte {
 	f := frame.Frame{Kind: frame.KindRequest, Name: RequestActing, ID: 1, Body: []byte("{}")}
 	return f.Append([]byte(token + "\n"))
 }
 
-// ReadOnce reads the output. The trial is nil if there was none.
+// ReadOnce reads the output after AskOnce. The trial is nil if there was none.
 func ReadOnce(output io.Reader, token string) (*frame.Greeting, *snapshot.Trial, error) {
 	in := bufio.NewReader(output)
 	greeting, err := frame.ReadGreeting(in, token)

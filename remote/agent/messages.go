@@ -24,34 +24,34 @@ const (
 	RequestPing     = "ping"
 	RequestNotify   = "tell"    // show messages on users' terminals
 	RequestWait     = "wait"    // until something may have changed since the last snapshot
-	RequestGiveBack = "release" // the lease: the controller has ended
+	RequestGiveBack = "release" // give back the lease: the controller has ended
 	RequestGuard    = "guard"   // also a capability; the answer says if the host's kernel has no guard
 	RequestActing   = "acting"  // also a capability: which controller may act, with a trial of what acting needs
-	// These are for every login, without root: the documents of `genv usage snapshot --type devices` and `--type envs`.
+	// These need no root: the documents of `genv usage snapshot --type devices` and `--type envs`.
 	RequestDevices      = "devices"
 	RequestEnvironments = "envs"
 )
 
-// What only some hosts can do.
+// The capabilities of some hosts.
 const (
-	CapabilityFence  = "fence"  // refuse a controller that was replaced
-	CapabilityEvents = "events" // answer a RequestWait
-	CapabilityOver   = "over"   // know Message.Over
+	CapabilityFence  = "fence"  // refuses a controller that was replaced
+	CapabilityEvents = "events" // answers RequestWait
+	CapabilityOver   = "over"   // knows Message.Over
 )
 
-// SnapshotRequest asks for a snapshot, unless it is still the one of Revision.
+// SnapshotRequest asks for a snapshot unless it is that of Revision.
 type SnapshotRequest struct {
 	Revision uint64 `json:"revision"`         // of the last snapshot; 0 for none
 	AgeMS    int64  `json:"age_ms,omitempty"` // how old measurements of devices may be; 0 leaves that to the host
-	// WithinMS is how long the controller waits, and MaxAgeMS how old an answer of the driver may be if none comes in
-	// that time. Without them the host waits as long as it takes, and uses no earlier answer.
+	// WithinMS is how long the controller waits. MaxAgeMS is how old an answer of the driver may be if none comes in
+	// that time. Without them the host waits for the driver, and uses no earlier answer.
 	WithinMS int64 `json:"within_ms,omitempty"`
 	MaxAgeMS int64 `json:"max_age_ms,omitempty"`
 	Types    bool  `json:"types,omitempty"` // asks an older genv for the types of processes
-	// Allowance is what the policy allows there, if that is new or its time begins again.
+	// Allowance is what the policy allows there. It is sent when it is new or renewed.
 	Allowance *service.Allowance `json:"allowance,omitempty"`
 	Codes     bool               `json:"codes,omitempty"` // asks for codes in refusals, from now on
-	// Lease is for hosts with CapabilityFence. Earlier versions send it in the first request and when it changes.
+	// Lease is for hosts with CapabilityFence. Earlier versions send it only in the first request and when it changes.
 	Lease *fence.LeaseRequest `json:"claim,omitempty"`
 }
 
@@ -59,18 +59,18 @@ func bounded(ms int64) time.Duration {
 	return time.Duration(min(max(ms, 0), time.Hour.Milliseconds())) * time.Millisecond
 }
 
-// SnapshotAnswer is the snapshot, or, if nothing changed, the revision of the request and no snapshot.
+// SnapshotAnswer has the snapshot or, if nothing changed, only the revision of the request.
 type SnapshotAnswer struct {
 	Revision uint64          `json:"revision"`
 	Snapshot json.RawMessage `json:"snapshot,omitempty"` // snapshot.EncodeNative
-	// SinceBootMS is how long ago the host was booted; 0 if that is unknown, or without a snapshot.
+	// SinceBootMS is the time since the host's boot; 0 if it is unknown, or without a snapshot.
 	SinceBootMS int64 `json:"since_boot_ms,omitempty"`
 	ClockMS     int64 `json:"clock_ms,omitempty"` // the host's clock, since 1970; 0 from an older genv
-	// Tokens are those of other conversations with this machine and state folder in the last minutes, if they are kept.
+	// Tokens are from other recent conversations with this machine and state folder, if the host keeps them.
 	Tokens []string `json:"tokens,omitzero"`
 }
 
-// ExecuteRequest has an order carried out.
+// ExecuteRequest sends an order.
 type ExecuteRequest struct {
 	Order json.RawMessage `json:"report"` // order.EncodeNative
 	order.Options
@@ -79,14 +79,14 @@ type ExecuteRequest struct {
 	Lease *fence.LeaseRequest `json:"claim,omitempty"` // see SnapshotRequest
 }
 
-// Execution is what a host reports to have done.
+// Execution is a host's report on an order.
 type Execution struct {
 	Lines    []string        `json:"lines"`              // as genv 1.4.3 prints them
 	Outcomes []order.Outcome `json:"outcomes"`           // one for each item; nil from genv 1.4.3
 	Warnings []string        `json:"warnings,omitempty"` // problems that the host noticed
 }
 
-// NotifyRequest has messages shown to users.
+// NotifyRequest has messages for users.
 type NotifyRequest struct {
 	Messages []Message `json:"messages"`
 }
@@ -95,10 +95,10 @@ type NotifyRequest struct {
 type Message struct {
 	UID  snapshot.UID `json:"uid"`
 	Text string       `json:"text"`          // lines of plain text
-	IDs  []string     `json:"ids,omitempty"` // of the findings that it is about, for the host's log
-	// DueMS is in how many milliseconds the action is due that the message warns of; 0 if unknown or for no warning.
+	IDs  []string     `json:"ids,omitempty"` // of its findings, for the host's log
+	// DueMS is the time until the action that the message warns of; 0 if unknown or for no warning.
 	DueMS int64 `json:"due_ms,omitempty"`
-	Over  bool  `json:"over,omitempty"` // the warnings of IDs are over: only recorded, for `genv why`
+	Over  bool  `json:"over,omitempty"` // the warnings of IDs are over; it is only recorded, for `genv why`
 }
 
 // NotifyAnswer has the number of terminals that showed each message, in the order of the request.
@@ -107,7 +107,7 @@ type NotifyAnswer struct {
 	Kept      []bool `json:"kept,omitempty"` // for the next login; missing from an older genv
 }
 
-// Receipt is what became of a message.
+// Receipt says who got a message.
 type Receipt struct {
 	Terminals int
 	Kept      bool // for the next login of the user
@@ -135,16 +135,16 @@ var ErrCannotNotify = errors.New("genv on this host cannot show messages to user
 // ErrCannotGuard says that the genv on the host knows no guard: enforce by polling.
 var ErrCannotGuard = errors.New("genv on this host knows no kernel guard")
 
-// GuardPrefix begins the IDs of controllers' orders; others were given on the host itself.
+// GuardPrefix begins the IDs of orders from controllers. Other orders were given on the host.
 const GuardPrefix = "controller "
 
 // GuardRequest gives or renews an order.
 type GuardRequest struct {
-	ID    string      `json:"id"`    // GuardPrefix and the controller, of which all orders are one that is renewed
-	Order guard.Order `json:"order"` // with the mode off it ends the order of this controller only
+	ID    string      `json:"id"`    // GuardPrefix and the controller: a further order with this ID renews the first
+	Order guard.Order `json:"order"` // with mode off it ends only the order of this controller
 }
 
-// GuardAnswer is what the guard does.
+// GuardAnswer has the state of the guard.
 type GuardAnswer struct {
 	State GuardState `json:"state"`
 }
@@ -153,19 +153,19 @@ type GuardAnswer struct {
 type GuardState struct {
 	Mode   guard.Mode `json:"mode"` // of the kernel now
 	LeftMS int64      `json:"left_ms,omitempty"`
-	// Reason is why the mode is not the ordered one; empty if it is, or if the order is too new to tell.
+	// Reason is why the mode differs from the order; empty if it doesn't, or if the order is too new to tell.
 	Reason   string   `json:"reason,omitempty"`
 	Problems []string `json:"problems,omitempty"` // for an administrator, a line each
-	Denied   uint64   `json:"denied,omitempty"`   // opens that were, or in mode watch would be, denied in the last hour
+	Denied   uint64   `json:"denied,omitempty"`   // opens denied in the last hour, or in mode watch those to be denied
 }
 
-// The bounds of what is kept of an answer.
+// The bounds of an answer.
 const (
 	maxText     = 1024 // bytes
 	maxProblems = 16
 )
 
-// Bounded keeps what a controller can believe of an answer.
+// Bounded limits an answer to plausible values.
 func (a GuardAnswer) Bounded() GuardAnswer {
 	line := func(said string) string { return text.Cut(text.OneLine(text.Cut(said, maxText)), maxText) }
 	s := &a.State
@@ -190,7 +190,7 @@ func (a *Answers) guard(ctx context.Context, request GuardRequest) (GuardAnswer,
 	return a.Guard(ctx, request)
 }
 
-// Guard gives or renews a host's order for its guard, or returns ErrCannotGuard. It doesn't log in.
+// Guard gives or renews the order for a host's guard, or returns ErrCannotGuard. It doesn't log in.
 func (p *Pool) Guard(ctx context.Context, host remote.Host, order GuardRequest) (GuardAnswer, error) {
 	return onConn(p, host, func(c *Conn) (answer GuardAnswer, err error) {
 		t, connected := c.streamWith(RequestGuard)
@@ -212,10 +212,10 @@ type WaitRequest struct {
 
 // WaitAnswer ends a wait.
 type WaitAnswer struct {
-	Woke bool `json:"woke"` // false if the time is over or another wait began
+	Woke bool `json:"woke"` // false after MaxMS, or if another wait began
 }
 
-// maxWait is how long a wait takes at most: a host that doesn't answer by then is unreachable.
+// maxWait bounds a wait. A host that doesn't answer by then is unreachable.
 const maxWait = 5 * time.Minute
 
 func (a *Answers) wait(ctx context.Context, request WaitRequest) (WaitAnswer, error) {
@@ -232,14 +232,13 @@ func (a *Answers) wait(ctx context.Context, request WaitRequest) (WaitAnswer, er
 	return WaitAnswer{Woke: err == nil}, err
 }
 
-// ErrNoEvents says that a host can't report changes: ask it at intervals.
+// ErrNoEvents says that a host can't report events: ask it at intervals.
 var ErrNoEvents = errors.New("the host reports no events")
 
 var errNotAsked = errors.New("the host has not been asked for a snapshot on this connection")
 
-// Await waits, some minutes at most, until something may have changed on a host since its last snapshot. Then it calls
-// done in a goroutine; woke is false if nothing changed. The error is ErrNoEvents, or another one if the host isn't
-// connected: a wait doesn't log in.
+// Await waits, for some minutes at most, until something may have changed on a host since its last snapshot. Then it
+// calls done in a goroutine; woke is false if nothing changed. It doesn't log in: without a connection it fails.
 func (p *Pool) Await(ctx context.Context, host remote.Host, done func(woke bool, err error)) {
 	leave, err := p.beginCall()
 	if err != nil {

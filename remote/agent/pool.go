@@ -1,8 +1,8 @@
 // Package agent is both ends of the connection between the controller and the genv on a host, which answers requests
 // over stdin and stdout of one command, `genv usage serve`: a request costs a message, not a login. docs/protocol.md
-// has the bytes.
+// describes the messages.
 //
-// On a host a Responder answers out of a Backend:
+// On a host a Responder answers by a Backend:
 //
 //	answers := &agent.Answers{Backend: backend}
 //	s := &agent.Responder{Token: token, Handler: answers.Handle, Idle: time.Minute}
@@ -14,11 +14,11 @@
 //	pool := &agent.Pool{Start: agent.StartWith(client.Start), Network: client, Timeout: 10 * time.Second}
 //	snapshot, err := pool.Snapshot(ctx, host)
 //
-// A Conn asks through a transport: the stream, one command per request for genv 1.4.3, or nvidia-smi and /proc, read
-// only, where there is no genv. An error of the protocol ends the connection, and nothing that came with it is used.
+// A Conn asks by a transport: the stream, one command per request for genv 1.4.3, or read-only by nvidia-smi and /proc
+// where there is no genv. An error of the protocol ends the connection, and its message is not used.
 //
-// A host that fails is tried again in the background, when a remote.Backoff says so, for a minute after it was last
-// asked for. Only a request for a snapshot is repeated, after an orderly end of the connection.
+// Attempts to reach a host that failed are repeated in the background, by a remote.Backoff, for a minute after the last
+// request. Only requests for snapshots are repeated, after an orderly end of the connection.
 package agent
 
 import (
@@ -37,14 +37,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// Network is how hosts are reached; *sshclient.Client is one. It tries once.
+// Network reaches hosts; *sshclient.Client is one. It tries once.
 type Network interface {
 	remote.Runner
 	// Peer is the machine that the host's last connection led to; false if there was none.
 	Peer(host remote.Host) (remote.Peer, bool)
-	// Resolve finds out how a host is reached, for later connections. It may wait for its turn.
+	// Resolve finds out how to reach a host, for later connections. It may wait for its turn.
 	Resolve(ctx context.Context, host remote.Host)
-	// Probe finds out, without a login, whether a host answers; remote.ErrNoProbe where it can't.
+	// Probe checks, without a login, whether a host answers. It returns remote.ErrNoProbe where it can't.
 	Probe(ctx context.Context, host remote.Host) error
 	// Disconnect closes the connection to a host that doesn't answer.
 	Disconnect(host remote.Host)
@@ -54,10 +54,10 @@ type Network interface {
 type Pool struct {
 	Start    Start
 	Network  Network
-	Timeout  time.Duration // of a request; an order has the time that its processes get to end on top
-	Patience time.Duration // how long a request waits for the first login to its host, which goes on; 0 is to its end
-	// Fanout is how many hosts at a time are logged in to or given commands, and how many commands at a time carry out
-	// orders; 0 means no bound. A request on an open connection doesn't wait.
+	Timeout  time.Duration // of a request; for orders the grace period of their processes is added
+	Patience time.Duration // how long a request waits for the first login to its host; 0 for no limit
+	// Fanout bounds how many hosts at a time are logged in to or run commands, and how many commands at a time carry
+	// out orders; 0 for no bound. A request on an open connection doesn't wait.
 	Fanout int
 	// DeviceAge is how old the utilization, temperature and power of devices may be; nil or 0 leaves that to the hosts.
 	// MaxAge is how old an answer of the driver may be if none comes in time; nil for enforce.DefaultMaxAge. Both are
@@ -65,17 +65,17 @@ type Pool struct {
 	DeviceAge func() time.Duration
 	MaxAge    func(remote.Host) time.Duration
 	Measure   bool // run nvidia-smi for each snapshot on hosts with genv 1.4.3
-	Types     bool // ask for the types of processes where hosts don't send them, as enforcement needs them
+	Types     bool // ask for the types of processes where hosts don't send them; enforcement needs them
 	Log       zerolog.Logger
 
 	mu      sync.Mutex
 	conns   map[string]*Conn
 	logins  slots
-	retries slots          // logins to hosts after logins that failed
+	retries slots          // logins after a login that failed
 	orders  slots          // commands that carry out orders
-	failing atomic.Int32   // hosts at which the last login failed
+	failing atomic.Int32   // hosts to which the last login failed
 	running sync.WaitGroup // calls and background work
-	ending  sync.Map       // the transports that wait for their orders: see retire
+	ending  sync.Map       // retired transports that wait for their orders
 	closed  bool
 
 	lease      atomic.Pointer[fence.LeaseRequest] // nil for none
@@ -84,7 +84,7 @@ type Pool struct {
 
 var errPoolClosed = remote.Errorf(remote.Cancelled, "the connections to all hosts are closed")
 
-// beginCall counts a call until leave, so that Close waits for it and what it begins. A closed pool is an error.
+// beginCall begins a call that Close waits for, with the work that it starts. A closed pool is an error.
 func (p *Pool) beginCall() (leave func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,9 +119,9 @@ func (p *Pool) conn(host remote.Host) *Conn {
 	return c
 }
 
-// Keep keeps the connections to hosts that are reached as before, and ends the others, after the orders under way, and
-// returns their hosts. Hosts that aren't listed get their lease back then. Hosts without `usage serve` are asked for it
-// again.
+// Keep keeps the connections to hosts that are reached as before. It ends the others, after the orders under way, and
+// returns their hosts. It gives back the leases of hosts that aren't listed, and has hosts without `usage serve` asked
+// for it again.
 func (p *Pool) Keep(hosts []remote.Host) (over []remote.Host) {
 	kept := make(map[string]remote.Host, len(hosts))
 	for _, h := range hosts {
@@ -161,7 +161,7 @@ func sameWay(a, b remote.Host) bool {
 		a.GenvPath == b.GenvPath && a.NoSudo == b.NoSudo && a.OpenSSH == b.OpenSSH
 }
 
-// Close ends all connections and waits for them and for all calls. Later calls are an error.
+// Close ends all connections, and waits for them and all calls. Later calls are an error.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -180,14 +180,14 @@ func (p *Pool) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapsh
 	return taken, err
 }
 
-// Execute has a host carry out an order, once. After an error of the class OutcomeUnknown it may have been carried out,
-// also in part; after one that wraps ErrNotSent it was not.
+// Execute has a host carry out an order, once. After an error of the class OutcomeUnknown the host may have carried out
+// all or part of it; after one that wraps ErrNotSent nothing.
 func (p *Pool) Execute(ctx context.Context, host remote.Host, o order.Order) (Execution, error) {
 	return onConn(p, host, func(c *Conn) (Execution, error) { return c.execute(ctx, o) })
 }
 
-// Notify has a host show messages to its users, and returns what became of each; ErrCannotNotify if it can't or isn't
-// connected. Messages that are Over come last; an older genv doesn't get them.
+// Notify has a host show messages to its users, and returns a receipt for each, or ErrCannotNotify if the host can't or
+// isn't connected. Messages that are Over come last; an older genv doesn't get them.
 func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message) ([]Receipt, error) {
 	return onConn(p, host, func(c *Conn) ([]Receipt, error) {
 		t, _ := c.streamWith(RequestNotify)
@@ -205,17 +205,17 @@ func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message)
 	})
 }
 
-// About is what is known about a host without asking it.
+// About is what earlier answers told about a host.
 type About struct {
-	Via          Via         // how it is asked; empty while it is not known
-	Peer         remote.Peer // what the connection leads to
-	Capabilities []string    // of its genv: requests, and CapabilityFence and the like
+	Via          Via // empty while it is unknown
+	Peer         remote.Peer
+	Capabilities []string // of its genv: requests, and CapabilityFence and the like
 }
 
-// Can says whether the host has a capability.
+// Can reports whether the host has a capability.
 func (a About) Can(capability string) bool { return slices.Contains(a.Capabilities, capability) }
 
-// About returns what is known about a host.
+// About returns what earlier answers told about a host.
 func (p *Pool) About(host remote.Host) About {
 	peer, _ := p.Network.Peer(host)
 	a := About{Peer: peer}
@@ -232,8 +232,8 @@ func (p *Pool) timeOf(t transport) time.Duration {
 	return p.Timeout
 }
 
-// timeFor is the deadline of an order: the driver is asked again before each signal, perhaps after a call under way.
-// genv 1.4.3 doesn't wait for processes.
+// timeFor is the time limit of an order. The host asks the driver again before each signal, perhaps after another call
+// has ended. genv 1.4.3 doesn't wait for processes.
 func (p *Pool) timeFor(t transport, o order.Order) time.Duration {
 	if t.via() != ViaStream {
 		return p.timeOf(t)
@@ -241,8 +241,8 @@ func (p *Pool) timeFor(t transport, o order.Order) time.Duration {
 	return 4*p.Timeout + o.Lasts()
 }
 
-// enter waits until a call may begin on a transport. A command needs a place, for which it waits at most as long as
-// commands to all hosts may take.
+// enter waits until a call may begin on a transport. A command waits for a place, at most as long as commands to all
+// hosts may take.
 func (p *Pool) enter(ctx context.Context, places slots, t transport) (leave func(), err error) {
 	if t.via() == ViaStream {
 		return func() {}, nil
@@ -257,7 +257,7 @@ func (p *Pool) enter(ctx context.Context, places slots, t transport) (leave func
 	defer cancel()
 	err = places.acquire(limited)
 	switch {
-	case err == nil && p.timeOf(t) > p.Timeout: // a slow host delays the others by no more than Timeout
+	case err == nil && p.timeOf(t) > p.Timeout: // a slow host delays others by Timeout at most
 		leave := sync.OnceFunc(places.release)
 		late := time.AfterFunc(p.Timeout, leave)
 		return func() { late.Stop(); leave() }, nil
@@ -270,7 +270,7 @@ func (p *Pool) enter(ctx context.Context, places slots, t transport) (leave func
 	return nil, notBegun(err)
 }
 
-// slots bound how much is done at a time; nil means no bound.
+// slots bound how many calls run at a time; nil for no bound.
 type slots chan struct{}
 
 func newSlots(n int) slots {
@@ -280,7 +280,6 @@ func newSlots(n int) slots {
 	return make(slots, n)
 }
 
-// acquire waits for a place; the error is the cause of ctx's end.
 func (s slots) acquire(ctx context.Context) error {
 	if s == nil {
 		return nil

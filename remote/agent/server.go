@@ -22,29 +22,29 @@ import (
 type Call struct {
 	*frame.Frame
 	Token string // of the conversation; empty if it came as an argument, which others can see
-	// Wanted ends when nothing waits for the answer any more. What only informs may stop then; what acts heeds the
-	// handler's own context, so that it isn't left half done.
+	// Wanted ends when the answer isn't needed any more. Requests for information may stop then. Actions heed the
+	// handler's own context, so that they aren't left half done.
 	Wanted context.Context
 }
 
 // Handler answers a request. The text of an error is sent to the controller; the connection stays open.
 type Handler func(ctx context.Context, request Call) ([]byte, error)
 
-// ErrReplaced says that the program's file was replaced by another one.
+// ErrReplaced says that the program's file was replaced.
 var ErrReplaced = errors.New("the program was replaced")
 
-// ErrIdle says that no request came, or no answer was taken, for too long.
+// ErrIdle says that for too long no request came, or no answer was read.
 var ErrIdle = errors.New("nothing was asked for too long")
 
 // Responder is the host's end of one conversation.
 type Responder struct {
-	Token     string // with which the greeting begins, as the other end chose it
-	ReadToken bool   // the token is the first line of the input instead: then sudoers need not allow arguments
+	Token     string // begins the greeting; the other end chose it
+	ReadToken bool   // read the token from the first line of the input, so that sudoers need not allow arguments
 	Greeting  frame.Greeting
 	Handler   Handler
-	Idle      time.Duration // to wait for a request, and for an answer to be taken
-	// Replaced, if set, says whether the program's file is another one now. Then Serve ends between two requests, and
-	// controllers connect to the new one.
+	Idle      time.Duration // how long to wait for a request, and for an answer to be read
+	// Replaced, if set, reports whether the program's file was replaced. Then Serve ends between two requests, so that
+	// controllers connect to the new program.
 	Replaced func() bool
 
 	wanted  context.Context // ends when the controller hangs up
@@ -54,32 +54,31 @@ type Responder struct {
 	secret  string        // see Call.Token
 	shown   chan struct{} // closed when the last messages are shown; nil before the first
 
-	requests chan *frame.Frame // closed when failed may be read
-	failed   error             // why no more requests come; io.EOF is their end
+	requests chan *frame.Frame // closed once failed is set
+	failed   error             // why no more requests come; io.EOF after the last one
 	orders   *errgroup.Group
 	underWay atomic.Int32 // orders
-	checked  time.Time    // when Replaced was asked
+	checked  time.Time    // when Replaced was called
 	replaced bool         // its last answer
-	endWait  func()       // nil for no wait under way
+	endWait  func()       // ends the last RequestWait; nil before the first
 }
 
-// replacedCheck is how often Replaced is asked at most. Serve ends when it was true twice: by then a program is copied
+// replacedCheck is the time between calls of Replaced. Serve ends when it was true twice: by then a program is copied
 // completely.
 const replacedCheck = time.Second
 
-// Serve greets and answers requests until in ends, which is no error, ctx ends, or Idle is over. Orders
-// (RequestExecute) are carried out in the background, at most 16 at a time. So are messages (RequestNotify), in their
-// order, and a RequestWait, which ends the one before. Other requests are answered one after the other. Serve returns
-// when those that were begun are handled. A read or a write that waits then goes on until its file is closed or the
-// program ends.
+// Serve greets and answers requests until in ends, which isn't an error, ctx ends, or Idle is over. It handles other
+// requests one after the other, but in the background orders (RequestExecute), at most 16 at a time, messages
+// (RequestNotify), in their order, and a RequestWait, which ends the last one. It returns when all handlers have. A
+// read or write that still waits then lasts until its file is closed or the program ends.
 func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	buffered := bufio.NewReaderSize(in, 512) // a request takes one system call
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.out = out
 	c.wanted, c.hungUp = context.WithCancel(ctx)
-	orders, failed := errgroup.WithContext(ctx)            // the first answer that can't be sent ends the conversation
-	orders.SetLimit(enforce.MaxOrdersUnderWay + maxQueued) // others wait until they are begun
+	orders, failed := errgroup.WithContext(ctx) // the first answer that can't be sent ends the conversation
+	orders.SetLimit(enforce.MaxOrdersUnderWay + maxQueued)
 	c.orders = orders
 	defer func() {
 		c.hungUp()
@@ -122,9 +121,9 @@ func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) erro
 	}
 }
 
-const maxToken = 128 // how long a token may be, in bytes
+const maxToken = 128 // bytes
 
-// token reads the token. It is empty if the input ends at once, as when a host is asked whether the program runs.
+// token reads the token. It is empty if the input ends at once, as in a check whether the program runs.
 func (c *Responder) token(ctx context.Context, in *bufio.Reader) (string, error) {
 	if !c.ReadToken {
 		return c.Token, nil
@@ -148,7 +147,7 @@ func (c *Responder) token(ctx context.Context, in *bufio.Reader) (string, error)
 	})
 }
 
-// next waits for a request; io.EOF is the end of them.
+// next waits for a request. It returns io.EOF after the last one.
 func (c *Responder) next(ctx context.Context) (*frame.Frame, error) {
 	for began := time.Now(); ; {
 		if c.isReplaced() {
@@ -174,7 +173,7 @@ func (c *Responder) next(ctx context.Context) (*frame.Frame, error) {
 	}
 }
 
-// isReplaced says whether Replaced was true twice, while no order is under way and no request waits.
+// isReplaced reports whether Replaced was true twice, no order is under way and no request waits.
 func (c *Responder) isReplaced() bool {
 	if c.Replaced == nil || time.Since(c.checked) < replacedCheck {
 		return false
@@ -184,7 +183,6 @@ func (c *Responder) isReplaced() bool {
 	return before && c.replaced && c.underWay.Load() == 0 && len(c.requests) == 0
 }
 
-// begin carries out an order in the background, unless too many are under way.
 func (c *Responder) begin(ctx context.Context, f *frame.Frame) error {
 	if c.underWay.Load() >= enforce.MaxOrdersUnderWay {
 		return c.reply(ctx, f, nil, fmt.Errorf("%d orders are under way on this host: this one was not begun",
@@ -198,7 +196,7 @@ func (c *Responder) begin(ctx context.Context, f *frame.Frame) error {
 	return nil
 }
 
-// wait begins a wait in the background, and ends the one before.
+// wait handles a RequestWait in the background, and ends the last one.
 func (c *Responder) wait(ctx context.Context, f *frame.Frame) {
 	if c.endWait != nil {
 		c.endWait()
@@ -211,7 +209,7 @@ func (c *Responder) wait(ctx context.Context, f *frame.Frame) {
 	})
 }
 
-// notify shows messages in the background, after those before. They may take as long as users' terminals and a disk.
+// notify handles messages in the background, after earlier ones. Users' terminals and a disk may delay it.
 func (c *Responder) notify(ctx context.Context, f *frame.Frame) {
 	before, shown := c.shown, make(chan struct{})
 	c.shown = shown
@@ -224,7 +222,7 @@ func (c *Responder) notify(ctx context.Context, f *frame.Frame) {
 	})
 }
 
-// answer handles a request; nothing waits for the answer after wanted ends.
+// answer handles a request. After wanted ends the answer isn't needed.
 func (c *Responder) answer(ctx, wanted context.Context, request *frame.Frame) error {
 	body, err := c.Handler(ctx, Call{request, c.secret, wanted})
 	switch {
@@ -248,7 +246,7 @@ func (c *Responder) reply(ctx context.Context, request *frame.Frame, body []byte
 	return nil
 }
 
-// send writes a message. A controller that is frozen, or cut off without notice, doesn't take it.
+// send writes a message. A controller that is frozen, or cut off without notice, doesn't read it.
 func (c *Responder) send(ctx context.Context, message []byte) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Idle, ErrIdle)
 	defer cancel()
@@ -260,12 +258,12 @@ func (c *Responder) send(ctx context.Context, message []byte) error {
 	return err
 }
 
-const maxRefusal = 64 << 10 // of a text, in bytes
+const maxRefusal = 64 << 10 // bytes
 
-// maxQueued is how many requests may wait for earlier ones. They are read at once, to know since when they wait.
+// maxQueued is how many requests may wait for earlier ones. They are read at once, to know when they came.
 const maxQueued = 8
 
-// read reads requests in a goroutine: reading a pipe can't heed ctx, and a controller may hang up while one is handled.
+// read reads requests in a goroutine: reading a pipe can't heed ctx, and it shows a hang-up while a request is handled.
 func (c *Responder) read(ctx context.Context, in io.Reader) {
 	defer close(c.requests)
 	for last := uint64(0); ; {

@@ -15,12 +15,12 @@ import (
 )
 
 var (
-	// ErrNotSent is wrapped if nothing of a request was sent, so that nothing of it is done.
+	// ErrNotSent is wrapped if nothing of a request was sent. So the host does nothing.
 	ErrNotSent = errors.New("not sent")
-	// ErrEnded is wrapped if the other end is gone, between two messages or before it took a whole one.
+	// ErrEnded is wrapped if the other end closed the connection, between two messages or before it read a whole one.
 	ErrEnded = errors.New("the connection ended")
 
-	// errNotRead breaks a stream to a host that does not read its requests.
+	// errNotRead breaks a stream to a host that doesn't read its requests.
 	errNotRead = errors.New("the host did not read a request")
 )
 
@@ -28,7 +28,7 @@ var (
 // neither ErrRefused nor ErrNotSent all calls fail, and the caller closes the session.
 type Stream struct {
 	Greeting frame.Greeting
-	// WriteTimeout is how long the host may take to read a request, set before the first Call; 0 means no limit.
+	// WriteTimeout is how long the host may take to read a request, set before the first Call; 0 for no limit.
 	WriteTimeout time.Duration
 
 	out     io.Writer
@@ -36,14 +36,14 @@ type Stream struct {
 
 	mu     sync.Mutex
 	last   uint64
-	calls  map[uint64]chan<- *frame.Frame // under way, with room for one; nil if the answer is not waited for any more
+	calls  map[uint64]chan<- *frame.Frame // under way, each with room for one answer; nil to drop the answer
 	late   uint64                         // the last call of mayBeLate that was not answered in time
-	broken error                          // set once, and before the channels of calls are closed
+	broken error                          // set once, before the channels of calls are closed
 	onEnd  func(why error)
 }
 
 // OpenStream reads the greeting. The error wraps frame.ErrNoGreeting, frame.ErrVersion or frame.ErrProtocol, or is the
-// cause of ctx's end. A goroutine reads from in until the caller closes the session, also after an error.
+// cause of ctx's end. A goroutine reads from in until the caller closes the session, even after an error.
 func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) (*Stream, error) {
 	buffered := bufio.NewReaderSize(in, 512) // one for each host; larger frames are read past it
 	greeting, err := within(ctx, func() (frame.Greeting, error) { return frame.ReadGreeting(buffered, token) })
@@ -55,9 +55,9 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 	return s, nil
 }
 
-// Call asks for name with a body. A deadline of ctx that passes breaks the stream: the host hangs. When ctx is
-// cancelled, or a call of mayBeLate is late, only the answer is dropped; but the stream is broken if the late one
-// before has not been answered either, or a snapshot isn't there after maxLate.
+// Call makes a request. If ctx's deadline passes, the host hangs, which breaks the stream. If ctx is cancelled, or the
+// call mayBeLate, only the answer is dropped. But the stream breaks if the last late call hasn't been answered either,
+// or if a snapshot is more than maxLate late.
 func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
 	f, answer := &frame.Frame{Kind: frame.KindRequest, Name: name, Body: body}, make(chan *frame.Frame, 1)
 	if err := s.begin(ctx, f, answer); err != nil {
@@ -85,21 +85,20 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 	return nil, fmt.Errorf("%w: %w", errAbandoned, context.Cause(ctx))
 }
 
-// mayBeLate says whether a connection outlives a late answer: to a message or an order for a guard, since other orders
+// mayBeLate reports whether a stream survives a late answer: to a message or an order for a guard, since other orders
 // may be under way, and to a snapshot, since a slow host keeps nvidia-smi's answer for the next one.
 func mayBeLate(name string) bool {
 	return name == RequestNotify || name == RequestGuard || name == RequestSnapshot
 }
 
-// maxLate is how late a snapshot may be: a host that was frozen and has lost its connections must return to the cycles
-// soon.
+// maxLate is how late a snapshot may be: a host that was frozen and has lost its connections must be back soon.
 const maxLate = 3 * time.Second
 
-// errAbandoned is wrapped when an answer will be dropped and the stream is good.
+// errAbandoned is wrapped when an answer will be dropped and the stream remains usable.
 var errAbandoned = errors.New("the answer is not waited for")
 
-// begin gives a request its id and has it written, one at a time, so that ids ascend on the wire. After an error
-// nothing was sent; otherwise answer gets one frame, or is closed.
+// begin gives a request its id and writes it, one at a time, so that ids ascend on the wire. After an error nothing was
+// sent; else answer gets one frame, or is closed.
 func (s *Stream) begin(ctx context.Context, f *frame.Frame, answer chan<- *frame.Frame) error {
 	if err := f.Check(); err != nil {
 		return err
@@ -130,7 +129,7 @@ func (s *Stream) begin(ctx context.Context, f *frame.Frame, answer chan<- *frame
 	return nil
 }
 
-// abandon drops the answer to a call. It returns false if it is late and another late one is missing.
+// abandon drops the answer to a call. It returns false if the call and another one are late.
 func (s *Stream) abandon(id uint64, late bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +172,7 @@ func (s *Stream) fail(why error) {
 	}
 }
 
-// whenEnded has f called, once and in a goroutine, when the stream is or becomes broken.
+// whenEnded has f called in a goroutine, once, when the stream is or becomes broken.
 func (s *Stream) whenEnded(f func(why error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +220,7 @@ func (s *Stream) deliver(f *frame.Frame) error {
 	return nil
 }
 
-// within waits for work or the end of ctx. Then the work goes on until the session is closed, and its result is
+// within waits for work or the end of ctx. After that the work continues until the session is closed, and its result is
 // dropped.
 func within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	type result struct {

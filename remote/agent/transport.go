@@ -21,10 +21,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// Via is how a host is asked. The texts appear in JSON.
+// Via is how to ask a host. The texts appear in JSON.
 type Via string
 
-// The ways, best first, of which a connection takes the first that the host has.
+// The ways, best first. A connection takes the first one that the host has.
 const (
 	ViaStream   Via = "stream"    // genv usage serve: a message per request
 	ViaCommands Via = "commands"  // genv usage snapshot and execute: genv 1.4.3
@@ -41,7 +41,7 @@ type transport interface {
 	close()
 }
 
-// Session is a command that stays on a host.
+// Session is a command that keeps running on a host.
 type Session interface {
 	io.Reader // its stdout
 	io.Writer // its stdin
@@ -50,10 +50,10 @@ type Session interface {
 	Wait() error
 }
 
-// Start begins a command that stays.
+// Start starts a command that keeps running.
 type Start func(ctx context.Context, host remote.Host, command remote.Command) (Session, error)
 
-// StartWith makes a Start of a function that returns its own type of sessions.
+// StartWith converts a function that returns its own type of sessions.
 func StartWith[S Session](start func(context.Context, remote.Host, remote.Command) (S, error)) Start {
 	return func(ctx context.Context, host remote.Host, command remote.Command) (Session, error) {
 		session, err := start(ctx, host, command)
@@ -112,14 +112,13 @@ var viaTexts = map[Via]string{
 	ViaReadOnly: "there is no genv on this host: it is only read, and nothing is enforced",
 }
 
-// hasNoServe tells a genv without `usage serve` from one that failed by the text of Python's argparse, which 1.4.3
-// uses.
+// hasNoServe recognises a genv without `usage serve` by the text of Python's argparse, which 1.4.3 uses.
 func hasNoServe(err error) bool {
 	e, ok := errors.AsType[*remote.Error](err)
 	return ok && strings.Contains(e.Stderr, "invalid choice: 'serve'")
 }
 
-// fallbackAge is how long a host without `usage serve` isn't asked for it again: it may have another genv then.
+// fallbackAge is after how long a host without `usage serve` is asked for it again: it may have another genv.
 const fallbackAge = time.Hour
 
 type streamTransport struct {
@@ -131,17 +130,16 @@ type streamTransport struct {
 	mu       sync.Mutex
 	revision uint64
 	last     *snapshot.Snapshot // of that revision
-	told     *service.Allowance // that the host has
+	told     *service.Allowance // the host has it
 
 	tookOver *atomic.Bool // of the Conn
-	orders   sync.RWMutex // read-locked by those under way
-	leaves   atomic.Bool  // the lease is given back after them
+	orders   sync.RWMutex // read-locked by orders under way
+	leaves   atomic.Bool  // give back the lease after the orders
 }
 
 func (*streamTransport) via() Via                 { return ViaStream }
 func (t *streamTransport) capabilities() []string { return t.stream.Greeting.Capabilities }
 
-// errClosed ends the calls of a connection that is closed at this end.
 var errClosed = fmt.Errorf("%w: the connection was closed", ErrEnded)
 
 func (t *streamTransport) close() {
@@ -149,7 +147,6 @@ func (t *streamTransport) close() {
 	t.session.Close()
 }
 
-// finish closes the connection once the orders under way have ended.
 func (t *streamTransport) finish() {
 	defer t.pool.ending.Delete(t)
 	t.orders.Lock()
@@ -204,7 +201,6 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	return t.unchanged(&answer, revision, last)
 }
 
-// unchanged is the last snapshot, that of a revision, with what the host says newly about its clock and tokens.
 func (t *streamTransport) unchanged(answer *SnapshotAnswer, revision uint64, last *snapshot.Snapshot) (
 	*snapshot.Snapshot, error,
 ) {
@@ -222,7 +218,7 @@ func (t *streamTransport) unchanged(answer *SnapshotAnswer, revision uint64, las
 	return t.last, nil
 }
 
-// skew is how far the host's clock is ahead: the value before if they differ by less than a second.
+// skew is how far the host's clock is ahead. It returns before if the two differ by less than a second.
 func (a *SnapshotAnswer) skew(now time.Time, before *time.Duration) *time.Duration {
 	if a.ClockMS == 0 {
 		return nil
@@ -252,8 +248,8 @@ func (t *streamTransport) changed(answer *SnapshotAnswer) (*snapshot.Snapshot, e
 	return taken, nil
 }
 
-// Execute sends an order, once. The outcome is unknown after any error but ErrRefused and ErrNotSent, or if an item has
-// no outcome.
+// Execute sends an order, once. The outcome is unknown after any error except ErrRefused and ErrNotSent, or if an item
+// has none.
 func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Order) (Execution, error) {
 	t.orders.RLock()
 	defer t.orders.RUnlock()
@@ -280,8 +276,8 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Or
 	return answer, err
 }
 
-// call makes a request, and reads its answer. The request is made and encoded in a goroutine that ends: this one waits
-// for the host, as thousands do at a time, and a stack that has grown stays so.
+// call makes a request and reads its answer. A short-lived goroutine encodes the request, so that the stack of this one
+// stays small: thousands wait for hosts at a time.
 func (t *streamTransport) call(ctx context.Context, name string, request func() any, answer any) error {
 	body, err := within(context.WithoutCancel(ctx), func() ([]byte, error) { return json.Marshal(request()) })
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// What is kept of a host's texts, which the administrator reads.
+// The bounds of a host's texts, which the administrator reads.
 const (
 	maxLine     = 4096 // bytes
 	maxReason   = 1024 // bytes
@@ -32,7 +32,6 @@ func shortenReasons(outcomes []order.Outcome) {
 	}
 }
 
-// shortened is the beginning of a host's text, in memory of its own.
 func shortened(said string, limit int) string {
 	if len(said) <= limit {
 		return said
@@ -40,7 +39,7 @@ func shortened(said string, limit int) string {
 	return strings.Clone(text.Cut(said, limit))
 }
 
-// checkOutcomes checks that each item has one outcome, in the order's order: detachments, then terminations.
+// checkOutcomes checks that each item has one outcome, detachments first, in the sequence of the order.
 func checkOutcomes(sent order.Order, outcomes []order.Outcome) error {
 	if items := len(sent.Detach) + len(sent.Terminate); len(outcomes) != items {
 		return remote.Errorf(remote.InvalidOutput, "%d outcomes came for %d items", len(outcomes), items)
@@ -61,9 +60,9 @@ func checkOutcomes(sent order.Order, outcomes []order.Outcome) error {
 	return nil
 }
 
-// jsonIn is the JSON object at the end of a command's output, with the blanks that follow. A login shell may print
-// braces, whole objects, or no newline before it; each whole object goes to before. Without such an object it is the
-// text from the first brace, which is no JSON; nil without a brace.
+// jsonIn returns the JSON object at the end of a command's output, with the blanks after it. A login shell may print
+// braces or whole objects before it, in the same line; each whole object is passed to before. Without an object at the
+// end it returns the text from the first brace, which isn't JSON, or nil without a brace.
 func jsonIn(output []byte, before func(object []byte)) []byte {
 	first := bytes.IndexByte(output, '{')
 	if first < 0 {
@@ -77,7 +76,7 @@ func jsonIn(output []byte, before func(object []byte)) []byte {
 		}
 		effort -= int(bad.Offset)
 		after := at + 1
-		if whole := output[at : at+int(bad.Offset)-1]; json.Valid(whole) { // the error is what follows it
+		if whole := output[at : at+int(bad.Offset)-1]; json.Valid(whole) { // the error is the text after it
 			before(whole)
 			after = at + len(whole)
 		}

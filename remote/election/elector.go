@@ -1,15 +1,15 @@
-// Package election says which of several controllers may act, by a key in etcd.
+// Package election elects which of several controllers may act, by a key in etcd.
 //
 //	elector := election.New(election.Options{Cluster: client, Key: "/genv/lab", Self: self, Clock: clock,
 //		Now: time.Now})
-//	err := elector.Run(ctx, election.Roles{Stand: watch, Lead: enforce, Changed: log})
+//	err := elector.Run(ctx, election.Roles{StandBy: watch, Lead: enforce, Changed: log})
 //
-// The leader made the key KEY/leader, which depends on its lease. Its epoch is the revision of the cluster in which it
-// did: each later leader has a higher one. A leader that can't renew its lease leads until the lease would have ended,
-// counted from when the last renewal was sent that a majority of etcd's members confirmed: it stops before another
-// leads. Hosts refuse a leader that was replaced: see remote/agent/fence.
+// The leader made the key KEY/leader, which depends on its lease. Its epoch is the revision of the cluster with that
+// key, so each later leader has a higher one. A leader that can't renew its lease leads until its TTL after it sent the
+// last renewal that a majority of etcd's members confirmed: it stops before another controller leads. Hosts refuse a
+// leader that was replaced: see remote/agent/fence.
 //
-// Each controller, also a standby, is registered while it runs: see Registrar and Registered.
+// Each controller, even a standby, is registered while it runs: see Registrar and Registered.
 package election
 
 import (
@@ -21,52 +21,52 @@ import (
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 )
 
-// LeaseStore is what an Elector asks; *etcd.Gateway is one.
+// LeaseStore keeps leases and keys; *etcd.Gateway is one.
 type LeaseStore interface {
 	Grant(ctx context.Context, ttl time.Duration) (lease int64, granted time.Duration, err error)
-	// Renew renews a lease, then reads a key. ttl is 0 for one that has ended. Without etcd's majority it is an error.
+	// Renew renews a lease, then reads a key. ttl is 0 if the lease has ended. It fails without etcd's majority.
 	Renew(ctx context.Context, lease int64, key string) (ttl time.Duration, entry *etcd.KeyValue, err error)
 	Revoke(ctx context.Context, lease int64) error
 	Create(ctx context.Context, key string, value []byte, lease int64) (etcd.Creation, error)
-	// Update writes a key that was created in a revision, and depends on a lease.
+	// Update writes a key that was created in a revision and depends on a lease.
 	Update(ctx context.Context, key string, created uint64, value []byte, lease int64) error
 	Get(ctx context.Context, key string) (*etcd.KeyValue, error)
 }
 
 const (
-	TTL          = 5 * time.Second        // how long a leader that says nothing still leads
+	TTL          = 5 * time.Second        // of a leader's lease
 	renewEvery   = time.Second            // how often a leader renews its lease
 	askEvery     = 100 * time.Millisecond // how often a standby asks for the key, and a leader tries again
-	resignWithin = 2 * time.Second        // for etcd when a leader ends in order: enough to ask a second member
+	resignWithin = 2 * time.Second        // for etcd to answer at the end: enough to ask a second member
 )
 
-// Options are what an Elector needs.
+// Options configure an Elector.
 type Options struct {
 	Cluster LeaseStore
-	Key     string // of the election, such as /genv/lab: all that is kept in etcd is below
+	Key     string // of the election, such as /genv/lab; all keys in etcd are below it
 	Self    Candidate
-	// Clock never goes back, and goes on while the machine sleeps; Now is for people.
+	// Clock never goes back, and continues while the machine sleeps; Now is for people.
 	Clock func() time.Duration
 	Now   func() time.Time
-	// Works, if set, says whether this controller works. One that hangs neither campaigns nor renews its lease.
+	// Works, if set, reports whether this controller works. One that hangs neither campaigns nor renews its lease.
 	Works func() bool
 }
 
-// Status is what is known of an election.
+// Status is the state of an election.
 type Status struct {
 	Role  Role
 	Since time.Time // of the role
-	// Epoch and Cluster, the id of etcd's cluster, are by what right it leads, or led if it is Expired.
+	// Epoch and the id of etcd's cluster are those in which it leads, or led if it is Expired.
 	Epoch, Cluster uint64
 
 	Leader      *Leader   // another controller that leads; nil if none is known
 	OtherPolicy bool      // the Leader has another policy than this controller
-	Err         error     // why etcd can't be asked; nil if it answered last
-	Answered    time.Time // when etcd answered last: of a leader, that it still leads
+	Err         error     // of the last question to etcd
+	Answered    time.Time // when etcd answered last: to a leader, that it still leads
 	Followed    time.Time // when another controller was last seen to lead; zero for never
 }
 
-// Elector takes part in an election. Its methods are safe for concurrent use, but Run or Campaign is called once.
+// Elector takes part in an election. It is safe for concurrent use, but Run or Campaign is called only once.
 type Elector struct {
 	Options
 	changed chan struct{}
@@ -74,8 +74,8 @@ type Elector struct {
 	mu     sync.Mutex
 	state  Leadership
 	status Status
-	policy string // of this controller; empty if it isn't known
-	stated string // as its key has it
+	policy string // of this controller; empty if unknown
+	stated string // the policy in its key
 }
 
 // New returns an Elector that is a standby until Run.
@@ -89,13 +89,13 @@ func New(options Options) *Elector {
 // Leads reports whether this controller may act now.
 func (e *Elector) Leads() bool { return e.Status().Role == Leading }
 
-// LeadsWith reports whether this controller may act now on what it judged in an epoch. Each act asks right before.
+// LeadsWith reports whether this controller may act now in an epoch. It is called right before each action.
 func (e *Elector) LeadsWith(epoch uint64) bool {
 	s := e.Status()
 	return s.Role == Leading && s.Epoch == epoch
 }
 
-// Status is what is known now.
+// Status returns the present state.
 func (e *Elector) Status() Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -104,17 +104,17 @@ func (e *Elector) Status() Status {
 	return s
 }
 
-// SetPolicy says which policy this controller has: others say if theirs is another one.
+// SetPolicy sets the digest of this controller's policy. Other controllers report if theirs differs.
 func (e *Elector) SetPolicy(digest string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.policy = digest
 }
 
-// Changed gets a value after the role, the epoch, the leader or whether etcd answers has changed, perhaps often.
+// Changed gets a value when the role, the epoch, the leader, or whether etcd answers, may have changed.
 func (e *Elector) Changed() <-chan struct{} { return e.changed }
 
-// Campaign campaigns and leads until ctx ends. Then it resigns, so that another one can lead at once.
+// Campaign campaigns and leads until ctx ends. Then it resigns, so that another controller can lead at once.
 func (e *Elector) Campaign(ctx context.Context) {
 	for ctx.Err() == nil {
 		remote.Sleep(ctx, e.step(ctx))
@@ -122,7 +122,7 @@ func (e *Elector) Campaign(ctx context.Context) {
 	e.resign(ctx)
 }
 
-// step does what is due, and returns how long to wait for the next step.
+// step does one step, and returns how long to wait until the next.
 func (e *Elector) step(ctx context.Context) time.Duration {
 	e.mu.Lock()
 	state := e.state
@@ -176,7 +176,7 @@ func (e *Elector) stand(ctx context.Context) (other *etcd.KeyValue, err error) {
 		}
 		e.stated = policy
 	})
-	return nil, nil //nolint:nilnil // no other one leads
+	return nil, nil //nolint:nilnil // no other controller leads
 }
 
 func (e *Elector) value(since time.Time) (value []byte, policy string, err error) {
@@ -187,7 +187,7 @@ func (e *Elector) value(since time.Time) (value []byte, policy string, err error
 	return value, policy, err
 }
 
-// statePolicy writes the key of this controller if its policy has changed. After an error the next renewal tries again.
+// statePolicy writes the key again if the policy has changed. After an error the next renewal tries it.
 func (e *Elector) statePolicy(ctx context.Context, state Leadership) {
 	value, policy, err := e.value(e.Status().Since)
 	if err != nil || policy == e.stated ||
@@ -216,7 +216,7 @@ func (e *Elector) renew(ctx context.Context, state Leadership, left time.Duratio
 	defer cancel()
 	sent := e.Clock()
 	ttl, entry, err := e.Cluster.Renew(limited, state.lease, LeaderKey(e.Key))
-	gone := err == nil && (ttl == 0 || entry == nil || entry.Created != state.epoch) // or someone deleted the key
+	gone := err == nil && (ttl == 0 || entry == nil || entry.Created != state.epoch) // someone may delete the key
 	now := e.Clock()
 	e.set(func(s *Leadership, status *Status) {
 		switch status.Err = err; {
@@ -236,9 +236,9 @@ func (e *Elector) renew(ctx context.Context, state Leadership, left time.Duratio
 	return max(0, renewEvery-(e.Clock()-sent))
 }
 
-// retire gives up what may be left of a lease that has expired, to campaign again for a new epoch.
+// retire revokes an expired lease, which etcd may still keep, to campaign for a new epoch.
 func (e *Elector) retire(ctx context.Context, state Leadership) time.Duration {
-	e.set(func(*Leadership, *Status) {}) // it leads no more
+	e.set(func(*Leadership, *Status) {}) // sets the role
 	err := e.Cluster.Revoke(ctx, state.lease)
 	e.set(func(s *Leadership, status *Status) {
 		if status.Err = err; err == nil {
@@ -251,7 +251,7 @@ func (e *Elector) retire(ctx context.Context, state Leadership) time.Duration {
 	return 0
 }
 
-// resign ends the lease, so that the next leader doesn't wait for its end.
+// resign ends the lease, so that the next leader needn't wait for its end.
 func (e *Elector) resign(ctx context.Context) {
 	var lease int64
 	e.set(func(s *Leadership, _ *Status) {
@@ -263,7 +263,7 @@ func (e *Elector) resign(ctx context.Context) {
 	}
 }
 
-// revoke ends a lease, also after the end of ctx. If etcd doesn't answer, it ends by itself.
+// revoke ends a lease, even after the end of ctx. If etcd doesn't answer, the lease ends by itself.
 func (e *Elector) revoke(ctx context.Context, lease int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignWithin)
 	defer cancel()
@@ -284,7 +284,7 @@ func (e *Elector) set(change func(*Leadership, *Status)) {
 	if differs(&before, &e.status) {
 		select {
 		case e.changed <- struct{}{}:
-		default: // it is woken already
+		default: // it has a value already
 		}
 	}
 }

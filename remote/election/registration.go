@@ -13,19 +13,19 @@ import (
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 )
 
-// Registration is what a controller says about itself to `genv remote doctor`, while it runs.
+// Registration describes a running controller for `genv remote doctor`.
 type Registration struct {
 	Candidate
-	Host     string    `json:"host"`               // on which it runs, by that host's own name
+	Host     string    `json:"host"`               // the name of its machine, as that calls itself
 	Version  string    `json:"version"`            // of genv
-	Cycled   time.Time `json:"cycled,omitzero"`    // when its last cycle ended, by its own clock
-	Interval float64   `json:"interval,omitempty"` // of its cycles, in seconds
+	Cycled   time.Time `json:"cycled,omitzero"`    // when its last round ended, by its own clock
+	Interval float64   `json:"interval,omitempty"` // between two rounds, in seconds
 	// HostsDigest and Policy are the same for the same hosts and for equal policies, and empty from an older genv.
 	Hosts       int    `json:"hosts,omitempty"`
 	HostsDigest string `json:"hosts_digest,omitempty"`
 	Policy      string `json:"policy,omitempty"`
-	Answered    *int   `json:"answered,omitempty"` // of the Hosts, in the last cycle; nil if that isn't known
-	Lost        bool   `json:"-"`                  // it ended without saying so, or can't reach etcd
+	Answered    *int   `json:"answered,omitempty"` // how many hosts did in the last round; nil if unknown
+	Lost        bool   `json:"-"`                  // it crashed, or can't reach etcd
 }
 
 const registrationSchema = "genv.election.controller/1"
@@ -37,28 +37,28 @@ type storedRegistration struct {
 
 func registeredPrefix(key string) string { return key + "/controllers/" }
 
-// name tells controllers apart also where a state folder was copied to another host.
+// name differs even for copies of a state folder on other machines.
 func (r *Registration) name() string { return r.ID + "@" + r.Host }
 
 const (
-	RegisteredFor = 10 * time.Second // how long a controller may say nothing until it is lost
-	registerEvery = 2 * time.Second  // how often it says something
-	rewriteEvery  = time.Minute      // how often it writes what hasn't changed: an operator may have deleted all
+	RegisteredFor = 10 * time.Second // after a renewal; then the controller is lost
+	registerEvery = 2 * time.Second  // how often it renews its lease
+	rewriteEvery  = time.Minute      // how often it writes an unchanged key: an operator may have deleted it
 	keepLost      = 7 * 24 * time.Hour
 )
 
-// Registry is what Registered and a Registrar ask; *etcd.Gateway is one.
+// Registry keeps registrations; *etcd.Gateway is one.
 type Registry interface {
 	Grant(ctx context.Context, ttl time.Duration) (lease int64, granted time.Duration, err error)
 	KeepAlive(ctx context.Context, lease int64) (ttl time.Duration, err error)
-	// TimeToLive is for how long a lease lasts yet, and for how long after a renewal; 0 for one that has ended.
+	// TimeToLive is how long a lease still lasts, and its whole TTL; 0 for one that has ended.
 	TimeToLive(ctx context.Context, lease int64) (left, granted time.Duration, err error)
 	Revoke(ctx context.Context, lease int64) error
 	Put(ctx context.Context, key string, value []byte, lease int64) error
 	List(ctx context.Context, prefix string) ([]etcd.KeyValue, error)
 }
 
-// Registered returns the controllers of an election that run or are Lost, sorted by name, without what can't be read.
+// Registered returns the controllers of an election that run or are Lost, sorted by name. It skips unreadable ones.
 func Registered(ctx context.Context, r Registry, key string) (list []Registration, err error) {
 	prefix := registeredPrefix(key)
 	entries, err := r.List(ctx, prefix)
@@ -84,33 +84,33 @@ func Registered(ctx context.Context, r Registry, key string) (list []Registratio
 	return list, nil
 }
 
-// Registrar keeps a controller registered, by a key with a lease. Set is safe for concurrent use; Run is called once.
+// Registrar keeps a controller registered by a key with a lease. Set is safe for concurrent use; Run is called once.
 type Registrar struct {
 	cluster Registry
 	key     string
 	refused func(error)
 	lease   int64  // 0 for none
-	written []byte // nil if that isn't known
+	written []byte // nil if unknown
 	wrote   time.Time
 
 	mu   sync.Mutex
 	self Registration
 }
 
-// NewRegistrar returns a Registrar for an election with this key. Run calls refused once when etcd refuses it.
+// NewRegistrar returns a Registrar for an election. Run calls refused once if etcd refuses it.
 func NewRegistrar(cluster Registry, key string, self Registration, refused func(error)) *Registrar {
 	return &Registrar{cluster: cluster, key: registeredPrefix(key) + self.name(), self: self, refused: refused}
 }
 
-// Set changes what the controller says about itself, except its ID and Host. It is written within some seconds.
+// Set changes the registration, except its ID and Host. It is written within some seconds.
 func (r *Registrar) Set(change func(*Registration)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.self)
 }
 
-// Run registers the controller until ctx ends, and then takes the registration back. While etcd doesn't answer it tries
-// again: the election says that it doesn't.
+// Run registers the controller until ctx ends, and then removes the registration. While etcd doesn't answer, which the
+// election reports, it tries again.
 func (r *Registrar) Run(ctx context.Context) {
 	said := false
 	ticker := time.NewTicker(registerEvery)
@@ -130,7 +130,7 @@ func (r *Registrar) Run(ctx context.Context) {
 	if r.lease != 0 {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignWithin)
 		defer cancel()
-		_ = r.cluster.Revoke(limited, r.lease) // or the controller counts as lost
+		_ = r.cluster.Revoke(limited, r.lease) // after an error the controller counts as lost
 	}
 }
 
@@ -158,7 +158,7 @@ func (r *Registrar) register(ctx context.Context) error {
 	if bytes.Equal(value, r.written) && now.Sub(r.wrote) < rewriteEvery {
 		return nil
 	}
-	r.written = nil // it isn't known whether a write without an answer was carried out
+	r.written = nil // a write without an answer may have been done
 	if err := r.cluster.Put(ctx, r.key, value, r.lease); err != nil {
 		return err
 	}

@@ -13,25 +13,25 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Role is what a controller is in an election.
+// Role is the role of a controller in an election.
 type Role string
 
 // The roles.
 const (
 	Standby Role = "standby" // it waits until no other controller leads
 	Leading Role = "leading" // it may act
-	Expired Role = "expired" // it led, and can't reach etcd: another one may lead
+	Expired Role = "expired" // it led, but can't reach etcd: another controller may lead
 )
 
-// Leadership is what a controller knows of its part in an election, with times by the Clock of Options. It is a value.
+// Leadership is a controller's claim to lead, with times by Options.Clock. It is a value.
 type Leadership struct {
 	leads bool          // it made the key, and doesn't know that the key is gone
-	lease int64         // on which the key depends
-	epoch uint64        // in which the key was made
+	lease int64         // of the key
+	epoch uint64        // the revision with the key
 	until time.Duration // when the lease may end
 }
 
-// Role is the role at a time.
+// Role returns the role at a time.
 func (s Leadership) Role(now time.Duration) Role {
 	switch {
 	case !s.leads:
@@ -42,7 +42,7 @@ func (s Leadership) Role(now time.Duration) Role {
 	return Expired
 }
 
-// Won is the state after the key was made; its lease was asked for when sent.
+// Won is the state after the key was made. The request for its lease was sent at sent.
 func (s Leadership) Won(lease int64, epoch uint64, sent, ttl time.Duration) Leadership {
 	return Leadership{leads: true, lease: lease, epoch: epoch, until: sent + ttl}
 }
@@ -55,23 +55,23 @@ func (s Leadership) Renewed(lease int64, sent, ttl, now time.Duration) Leadershi
 	return s
 }
 
-// Lost is the state when the key is gone, or belongs to another.
+// Lost is the state when the key is gone, or belongs to another controller.
 func (s Leadership) Lost() Leadership { return Leadership{} }
 
-// Left is for how long it leads if etcd doesn't answer any more; 0 if it doesn't lead.
+// Left is how long it still leads without an answer of etcd; 0 if it doesn't lead.
 func (s Leadership) Left(now time.Duration) time.Duration { return max(0, s.until-now) }
 
-// Candidate is a controller that takes part in an election, as the others see it.
+// Candidate is a controller in an election, as others see it.
 type Candidate struct {
 	ID   string `json:"id"`   // the same after a restart
 	Name string `json:"name"` // for people
 }
 
-// Leader is the controller that leads, as its key says.
+// Leader is the content of a leader's key.
 type Leader struct {
 	Candidate
 	Since  time.Time `json:"since"`            // by its own clock
-	Policy string    `json:"policy,omitempty"` // the same for equal policies; empty if it isn't known
+	Policy string    `json:"policy,omitempty"` // the same for equal policies; empty if unknown
 }
 
 const schema = "genv.election/1"
@@ -83,7 +83,7 @@ type storedLeader struct {
 
 func encode(l Leader) ([]byte, error) { return json.Marshal(storedLeader{schema, l}) }
 
-// decode reads the value of a key. Whatever it is, a controller leads.
+// decode reads the value of a leader's key. Whatever the value is, a controller leads.
 func decode(value []byte) Leader {
 	var c storedLeader
 	if err := json.Unmarshal(value, &c); err != nil || c.Schema != schema {
@@ -92,10 +92,10 @@ func decode(value []byte) Leader {
 	return c.Leader
 }
 
-// LeaderKey is the key that only a leader has made.
+// LeaderKey is the key that makes its creator the leader.
 func LeaderKey(key string) string { return key + "/leader" }
 
-// LeaderOf is what the key of the leader says, and its epoch; nil if no controller leads. cluster is etcd's id.
+// LeaderOf reads the leader and its epoch; nil if no controller leads. cluster is the id of etcd's cluster.
 func LeaderOf(ctx context.Context, c *etcd.Gateway, key string) (leader *Leader, epoch, cluster uint64, err error) {
 	entry, cluster, err := c.Look(ctx, LeaderKey(key))
 	if err != nil || entry == nil {
@@ -122,12 +122,12 @@ type StatusDocument struct {
 	Unknown  bool      `json:"unknown,omitempty"` // this standby doesn't know yet which controller leads
 }
 
-// LeaderKnown reports whether a standby knows which controller leads, if any: etcd has answered since it is one.
+// LeaderKnown reports whether a standby knows which controller leads, if any: etcd has answered since.
 func (s *Status) LeaderKnown() bool {
 	return s.Leader != nil || !s.Answered.IsZero() && !s.Answered.Before(s.Since)
 }
 
-// Shown is what is shown of a Status.
+// Shown returns the document of a Status.
 func (s *Status) Shown() *StatusDocument {
 	shown := &StatusDocument{Role: s.Role, Since: s.Since.Truncate(time.Second).UTC(), Epoch: s.Epoch}
 	if !s.Answered.IsZero() {
@@ -145,7 +145,7 @@ func (s *Status) Shown() *StatusDocument {
 
 const maxShown = 100 // characters of a name
 
-// String is a line: "standby; "ann on jump-1, process 7" leads since 2026-03-01T10:00:00Z".
+// String is one line, such as: standby; "ann on jump-1, process 7" leads since 2026-03-01T10:00:00Z.
 func (s *StatusDocument) String() string {
 	switch {
 	case s.Role == Leading && s.Error == "":
@@ -156,7 +156,7 @@ func (s *StatusDocument) String() string {
 		return "etcd doesn't answer: this controller acts until its term ends"
 	case s.Role == Expired && s.Refused:
 		return "etcd refuses what this controller asks; another controller may lead, so this one only watches"
-	case s.Role == Expired && s.Error == "": // it was stopped, as a frozen virtual machine is
+	case s.Role == Expired && s.Error == "": // it was stopped, like a frozen virtual machine
 		return "the term of this controller may have ended, and another one may lead: this one only watches"
 	case s.Role == Expired:
 		return "etcd doesn't answer; another controller may lead, so this one only watches until etcd answers"
@@ -179,7 +179,7 @@ func (s *StatusDocument) String() string {
 	return line
 }
 
-// SinceBoot is the Clock of Options: it can't be set and, unlike time.Since, goes on while the machine sleeps.
+// SinceBoot serves as Options.Clock: it can't be set and, unlike time.Since, continues while the machine sleeps.
 func SinceBoot() time.Duration {
 	up, err := proc.SinceBoot()
 	if err != nil {
@@ -188,29 +188,29 @@ func SinceBoot() time.Duration {
 	return up
 }
 
-// Term is by what right a leader acts: an epoch of a cluster of etcd. It is zero for a controller that doesn't lead.
+// Term is the term of a leader: an epoch of a cluster of etcd. It is zero for a controller that doesn't lead.
 type Term struct{ Epoch, Cluster uint64 }
 
-// Roles is what a controller does in an election.
+// Roles are what a controller does in its roles.
 type Roles struct {
-	// StandBy is called while the controller doesn't lead, and Lead for each term in which it does. Their contexts end
-	// then. That of Lead may begin nothing (see remote.MayBegin) once another controller may lead, also if this program
-	// was stopped and hasn't noticed yet.
+	// StandBy is called while the controller doesn't lead, and Lead for each term. Their contexts end with the role. By
+	// that of Lead nothing may begin (see remote.MayBegin) once another controller may lead, even if this program was
+	// stopped and hasn't noticed yet.
 	StandBy func(context.Context) error
 	Lead    func(context.Context, Term) error
-	Changed func(Status) // called when the role, the epoch, the leader or whether etcd answers has changed
+	Changed func(Status) // called when the role, the epoch, the leader, or whether etcd answers, may have changed
 }
 
-// ErrNotLeading is why a controller that was replaced sends nothing any more.
+// ErrNotLeading is why a controller that was replaced sends nothing.
 var ErrNotLeading = remote.Errorf(remote.Cancelled, "not sent: this controller doesn't lead any more")
 
-// errElected is why a standby that has to act waits for no host any more.
+// errElected is why a standby that was elected doesn't wait for hosts any longer.
 var errElected = remote.Errorf(remote.Timeout, "it didn't answer before this controller had to act: %w", remote.ErrLate)
 
-// resignAfter bounds how long a leader leads after its run was stopped, to store what it learns for the next leader.
+// resignAfter bounds how long a leader leads after its end was requested, to store results for the next leader.
 const resignAfter = 4 * time.Second
 
-// Run campaigns, and calls roles, until ctx ends or one returns early, and returns its error. Then a leader resigns.
+// Run campaigns and calls roles until ctx ends or one returns early, and returns the role's error. A leader resigns.
 func (e *Elector) Run(ctx context.Context, roles Roles) error {
 	longer, resign := remote.WithGracePeriod(ctx, resignAfter)
 	var campaign sync.WaitGroup

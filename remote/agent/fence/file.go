@@ -18,15 +18,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// LeaseFile has the lease of a host. It is safe for concurrent use, also by other processes.
+// LeaseFile has the lease of a host. It is safe for concurrent use, even by several processes.
 type LeaseFile struct {
 	Path string // see Path
 	Now  func() time.Time
 
 	mu     sync.Mutex
-	synced [3]int64 // the version that is known to be safe on the disk
-	data   []byte   // what was read last
-	lease  *Lease   // which it says
+	synced [3]int64 // the version that is known to be synced to the disk
+	data   []byte   // that was read last
+	lease  *Lease   // in data
 }
 
 // Path is the file in root's folder.
@@ -45,8 +45,8 @@ type storedLease struct {
 	Lease
 }
 
-// Admit decides on a request, nil for none. Without an error the lease is on the disk, and the controller may act. The
-// error is a *RefusedError, or says why the lease can't be read or written.
+// Admit decides on a request, nil for none. Without an error the controller may act, and its lease is on the disk. The
+// error is a *RefusedError, or says why the file can't be read or written.
 func (f *LeaseFile) Admit(r *LeaseRequest) error {
 	if r != nil {
 		if err := r.Check(); err != nil {
@@ -56,7 +56,7 @@ func (f *LeaseFile) Admit(r *LeaseRequest) error {
 	return unlessRefused(f.update(r.Leases(), r, func(l *Lease) (*Lease, error) { return l.Admit(r, f.Now()) }))
 }
 
-// Given is the last lease, to look at; nil for none.
+// Given returns the last lease; nil for none.
 func (f *LeaseFile) Given() (*Lease, error) {
 	var given *Lease
 	err := f.update(false, nil, func(l *Lease) (*Lease, error) { given = l; return l, nil })
@@ -68,8 +68,8 @@ func (f *LeaseFile) GiveBack(r *LeaseRequest) error {
 	return f.update(false, nil, func(l *Lease) (*Lease, error) { return l.GiveBack(r), nil })
 }
 
-// Hold admits a request once more, and keeps the lease as it is until release is called, so that no other controller
-// begins before. The error is as of Admit.
+// Hold admits a request again. Until release is called, the lease can't change, so that no other controller begins. The
+// error is as of Admit.
 func (f *LeaseFile) Hold(r *LeaseRequest) (release func(), err error) {
 	var lock *os.File // nil while no lease can be given
 	var lease *Lease
@@ -94,7 +94,7 @@ func (f *LeaseFile) Hold(r *LeaseRequest) (release func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// checkHeld admits a request for no lease, or of the controller that has it.
+// checkHeld admits a request without a lease, or from the controller that has it.
 func checkHeld(l *Lease, r *LeaseRequest, now time.Time) error {
 	_, err := l.Admit(r, now)
 	if err == nil && r.Leases() && (!l.isOf(r) || l.GivenBack) {
@@ -103,7 +103,6 @@ func checkHeld(l *Lease, r *LeaseRequest, now time.Time) error {
 	return err
 }
 
-// unlessRefused says what follows from an error that isn't a refusal.
 func unlessRefused(err error) error {
 	if _, refused := errors.AsType[*RefusedError](err); refused || err == nil {
 		return err
@@ -111,9 +110,9 @@ func unlessRefused(err error) error {
 	return fmt.Errorf("which controller may act on this host is not known, so nothing is done: %w", err)
 }
 
-// update changes the lease, under the lock, which it takes only for a change: a read-only folder or a genv that hangs
-// must not stop what needs none. For the same reason it need not renew a lease that the request's controller has.
-// Without create, a missing folder stays so.
+// update changes the lease under the lock. Without a change it takes none: a read-only folder, or a genv that hangs,
+// must not stop it. For the same reason it need not succeed in renewing the lease of r's controller. Without create it
+// makes no folder.
 func (f *LeaseFile) update(create bool, r *LeaseRequest, change func(*Lease) (*Lease, error)) error {
 	open := folder.OpenTrusted
 	if create {
@@ -155,7 +154,7 @@ func (f *LeaseFile) replace(dir *folder.Folder, within time.Duration, change fun
 		return err
 	}
 	defer lock.Close()
-	lease, next, err := f.changed(dir, change) // by another genv, too
+	lease, next, err := f.changed(dir, change) // again, since another genv may have changed it
 	if err != nil || next == lease {
 		return err
 	}
@@ -163,8 +162,8 @@ func (f *LeaseFile) replace(dir *folder.Folder, within time.Duration, change fun
 	return f.file().Put(dir, storedLease{schema, *next})
 }
 
-// read reads the lease; nil for none. A damaged one is an error, since it may have been of a higher epoch. What it
-// returns is safe on the disk, also if its writer was killed before it synced the folder.
+// read reads the lease; nil for none. A damaged one is an error, since it may have been of a higher epoch. The lease is
+// synced to the disk, even if its writer was killed before it synced the folder.
 func (f *LeaseFile) read(dir *folder.Folder) (*Lease, error) {
 	name := filepath.Base(f.Path)
 	data, st, err := dir.Read(name, maxBytes)
@@ -201,11 +200,11 @@ func (f *LeaseFile) file() folder.Note[storedLease] {
 
 var errDamaged = errors.New("it doesn't say which controller acts")
 
-// tokensFor is how long a token is kept without a request, and proves where its last snapshot came from.
+// tokensFor is how long a token is kept, and proves something, after its last request.
 const tokensFor = 10 * time.Minute
 
-// Tokens keeps a conversation's token as a file that only root can list, and returns the other ones about the same
-// state folder. Two names lead to one machine if one shows what the other was given.
+// Tokens keeps a conversation's token as a file that only root can list, and returns the other tokens for the same
+// state folder. Two names lead to one machine if one shows the token of the other.
 func Tokens(run, stateFolder, own string, now time.Time) ([]string, error) {
 	d, err := folder.MakeTrusted(run)
 	if err != nil {

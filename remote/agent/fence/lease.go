@@ -1,12 +1,12 @@
 // Package fence keeps a controller that was replaced from acting on a host.
 //
 // A controller that runs in a loop asks each host for a lease. Root's genv there writes it to the disk before it
-// answers, and refuses other controllers. So a controller that returns after a freeze or a cut does no harm.
+// answers, and refuses other controllers. So a controller that is back after a freeze or a cut does no harm.
 //
 //	file := &fence.LeaseFile{Path: fence.Path(os.Getenv), Now: time.Now}
 //	err := file.Admit(request) // *RefusedError: another controller has the host
 //
-// What a request says is believed: anyone who can send one is root on the host.
+// Requests are trusted: anyone who can send one is root on the host.
 package fence
 
 import (
@@ -19,17 +19,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// LeaseRequest asks for a lease. Its JSON keys are those of the claims of earlier versions.
+// LeaseRequest asks for a lease. It has the JSON keys of earlier versions.
 type LeaseRequest struct {
 	Who        string `json:"source"`     // see Election, Folder and Run
-	Epoch      uint64 `json:"epoch"`      // from 1 on; each later leader, or start of the controller, has a higher one
-	Controller string `json:"controller"` // not empty: by it, and by Start, earlier versions tell who has an epoch
+	Epoch      uint64 `json:"epoch"`      // from 1 on; higher for each later leader or start of the controller
+	Controller string `json:"controller"` // not empty: earlier versions tell by it, and by Start, who has an epoch
 	Name       string `json:"name"`       // of the controller, for people
-	// Start differs at each start of a controller: copies of a state folder may have the same epoch.
+	// Start differs for each start of a controller: copies of a state folder may have the same epoch.
 	Start    string `json:"start,omitempty"`
 	Seconds  int    `json:"seconds,omitempty"`   // of the lease; missing from earlier versions
-	TakeOver bool   `json:"take_over,omitempty"` // even if somebody else has the lease
-	Back     bool   `json:"back,omitempty"`      // for earlier versions: it may get a lease again after giving it back
+	TakeOver bool   `json:"take_over,omitempty"` // even if another controller has the lease
+	Back     bool   `json:"back,omitempty"`      // for earlier versions: allows a lease again after giving it back
 }
 
 const (
@@ -47,13 +47,13 @@ const (
 const (
 	shortest  = time.Minute
 	longest   = 24 * time.Hour
-	FreeAfter = 24 * time.Hour // how long others wait after the end of a lease that was not given back
+	FreeAfter = 24 * time.Hour // how long others wait after a lease that was not given back
 )
 
-// Folder is the Who of controllers with the state folder of this id.
+// Folder is the Who of a controller with a state folder.
 func Folder(id string) string { return folderPrefix + id }
 
-// Run is the Who of a single cycle, or of a controller without a state folder, which gets no lease.
+// Run is the Who of a single round, or of a controller without a state folder, which gets no lease.
 func Run(id string) string { return runPrefix + id }
 
 // Election is the Who of controllers that elect a leader by a key of an etcd cluster.
@@ -61,13 +61,13 @@ func Election(cluster uint64, key string) string {
 	return fmt.Sprintf("%s%x/%s", electionPrefix, cluster, key)
 }
 
-// Elected reports whether the lease is that of an election.
+// Elected reports whether the controller is from an election.
 func (r *LeaseRequest) Elected() bool { return strings.HasPrefix(r.Who, electionPrefix) }
 
-// Leases reports whether a lease is asked for: not by a single cycle, or without a state folder.
+// Leases reports whether it asks for a lease: not with the Who of Run.
 func (r *LeaseRequest) Leases() bool { return r != nil && !strings.HasPrefix(r.Who, runPrefix) }
 
-// ID names the controller, whatever its epoch; "" for none.
+// ID identifies the controller, whatever its epoch; "" for none.
 func (r *LeaseRequest) ID() string {
 	if r == nil {
 		return ""
@@ -75,7 +75,7 @@ func (r *LeaseRequest) ID() string {
 	return r.Who + " " + r.Controller
 }
 
-// Check returns an error if a request is incomplete or longer than that of any controller.
+// Check returns an error if a request is incomplete or too long.
 func (r *LeaseRequest) Check() error {
 	known := r.Elected() || strings.HasPrefix(r.Who, folderPrefix) || !r.Leases()
 	switch {
@@ -92,7 +92,7 @@ func (r *LeaseRequest) duration() time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// sameStart reports whether requests with one owner and epoch are from one start of a controller.
+// sameStart reports whether requests with the same Who and Epoch are from one start of a controller.
 func (r *LeaseRequest) sameStart(other *LeaseRequest) bool {
 	return r.Controller == other.Controller && (r.Start == other.Start || r.Start == "" || other.Start == "")
 }
@@ -103,24 +103,24 @@ type Lease struct {
 	Since     time.Time `json:"since"`          // when it was first given
 	Until     time.Time `json:"until,omitzero"` // unless it is renewed; zero from an earlier version
 	GivenBack bool      `json:"released,omitempty"`
-	// Replaced had the lease before it was taken over. It can't take it over again without a restart, even if it never
-	// got the answer to its own take-over.
+	// Replaced had the lease before a take-over. It can't take it over again without a restart, even if it never got
+	// the answer to its own take-over.
 	Replaced *Replacement `json:"replaced,omitempty"`
 }
 
-// Replacement is a controller that was replaced when another one took its lease over.
+// Replacement is a controller that lost its lease to a take-over.
 type Replacement struct {
 	Who   string `json:"source"`
 	Epoch uint64 `json:"epoch"`
 	Start string `json:"start,omitempty"`
 }
 
-// isOf reports whether a request is of that controller, or of an earlier one.
+// isOf reports whether a request is from that controller, or from an earlier one.
 func (p *Replacement) isOf(r *LeaseRequest) bool {
 	return p != nil && p.Who == r.Who && (r.Epoch <= p.Epoch || r.Start != "" && r.Start == p.Start)
 }
 
-// Runs reports whether the controller with the lease acts, as far as is known.
+// Runs reports whether the controller with the lease still acts, as far as is known.
 func (l *Lease) Runs(now time.Time) bool {
 	return l != nil && !l.GivenBack && (l.Until.IsZero() || now.Before(l.Until))
 }
@@ -131,12 +131,12 @@ func (l *Lease) free(now time.Time) bool {
 	return l.GivenBack && !l.Elected() || !l.Until.IsZero() && now.Sub(l.Until) >= FreeAfter
 }
 
-// RefusedError says that a host does not do what a controller sent: another one has the lease.
+// RefusedError says that a host refuses a controller: another one has the lease.
 type RefusedError struct {
 	Name    string    // of the other controller
 	Since   time.Time // when it got the lease
 	Until   time.Time // when the lease ended; zero if it runs
-	Foreign bool      // it isn't of the same election or state folder, so epochs can't be compared
+	Foreign bool      // it is of another election or state folder, so epochs can't be compared
 }
 
 // Error returns a text that earlier versions recognise: it begins with "refused: ", and unless the error is Foreign
@@ -155,7 +155,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("refused: %s acts on this host, since %s", name, since)
 }
 
-// Admit decides on a request, nil for none, and returns the lease to keep, which is l if nothing is new. The error is a
+// Admit decides on a request, nil for none, and returns the lease to keep: l if nothing changes. The error is a
 // *RefusedError.
 func (l *Lease) Admit(r *LeaseRequest, now time.Time) (*Lease, error) {
 	switch {
@@ -190,11 +190,11 @@ func (l *Lease) follow(r *LeaseRequest, now time.Time) (*Lease, error) {
 
 func give(r *LeaseRequest, now time.Time) *Lease {
 	l := &Lease{LeaseRequest: *r, Since: now.Truncate(time.Second).UTC()}
-	l.TakeOver, l.Back = false, false // are of one request only
+	l.TakeOver, l.Back = false, false // these are of one request only
 	return l.until(r, now)
 }
 
-// renew returns the lease with a later end. In the first half of its time it is l itself, so that few requests write to
+// renew returns the lease with a later end. In the first half of its time it returns l, so that few requests write to
 // the disk.
 func (l *Lease) renew(r *LeaseRequest, now time.Time) *Lease {
 	if left := l.Until.Sub(now); !l.GivenBack && left > r.duration()/2 && left <= r.duration() {
@@ -210,7 +210,7 @@ func (l *Lease) until(r *LeaseRequest, now time.Time) *Lease {
 	return l
 }
 
-// GiveBack returns the lease to keep after the end of the controller with this request: l if it has no lease.
+// GiveBack returns the lease to keep when the controller with this request has ended: l if it doesn't have it.
 func (l *Lease) GiveBack(r *LeaseRequest) *Lease {
 	if !l.isOf(r) || l.GivenBack {
 		return l
@@ -220,7 +220,6 @@ func (l *Lease) GiveBack(r *LeaseRequest) *Lease {
 	return &next
 }
 
-// isOf reports whether the controller that makes a request has the lease.
 func (l *Lease) isOf(r *LeaseRequest) bool {
 	return l != nil && r.Leases() && l.Who == r.Who && l.Epoch == r.Epoch && l.sameStart(r)
 }

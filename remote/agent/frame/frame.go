@@ -1,5 +1,5 @@
-// Package frame has the format of messages between controller and host: frames, and the greeting before them
-// (docs/protocol.md). Their contents belong to remote/agent.
+// Package frame encodes messages between controller and host: frames, and the greeting before them (docs/protocol.md).
+// remote/agent has their contents.
 package frame
 
 import (
@@ -23,7 +23,7 @@ const MaxBody = 32 << 20
 // another version.
 var ErrProtocol = errors.New("the other end does not keep to the protocol")
 
-// Kind is what a frame is.
+// Kind is the kind of a frame.
 type Kind byte
 
 const (
@@ -38,21 +38,21 @@ const (
 // may print something late. Numbers are big-endian.
 type Frame struct {
 	Kind Kind
-	Name string // what a request asks for
+	Name string // of a request
 	ID   uint64
 	Body []byte
 
-	Received time.Time // of a request at the host
+	Received time.Time // when the host got the request
 }
 
 const headerLength = 20
 
 var magic = [4]byte{'g', 'n', 'v', '1'}
 
-// castagnoli is made when it is first needed: that takes a good part of a command's start.
+// castagnoli is made at first use, since that takes a good part of a command's start.
 var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
-// Append encodes the frame behind b.
+// Append appends the encoded frame to b.
 func (f *Frame) Append(b []byte) []byte {
 	start := len(b)
 	b = slices.Grow(b, headerLength+len(f.Name)+len(f.Body)+4)
@@ -73,8 +73,8 @@ func (f *Frame) Check() error {
 	return nil
 }
 
-// Read reads a frame. Its room grows as the body arrives, whatever length the header has. io.EOF means that the stream
-// ended between frames.
+// Read reads a frame. Its memory grows as the body arrives, whatever length the header has. io.EOF means that the
+// stream ended between frames.
 func Read(r io.Reader) (*Frame, error) {
 	header := make([]byte, headerLength)
 	n, err := fill(r, header)
@@ -103,7 +103,7 @@ func readRest(r io.Reader, header []byte) (*Frame, error) {
 		}
 		n, err := fill(r, rest[len(rest):min(cap(rest), length)])
 		if rest = rest[:len(rest)+n]; err != nil {
-			// Not wrapped: this is no orderly end.
+			// Not wrapped, since an io.EOF here isn't an orderly end.
 			return nil, fmt.Errorf("%w: cut after %d of %d bytes of a frame: %s", ErrProtocol, len(rest), length,
 				err.Error())
 		}
@@ -113,8 +113,8 @@ func readRest(r io.Reader, header []byte) (*Frame, error) {
 
 const firstRoom = 4 << 10 // for a frame before it has arrived, in bytes
 
-// fill is io.ReadFull, but returns io.EOF whatever is missing. A goroutine for each host waits in it, with half the
-// stack.
+// fill is io.ReadFull, but returns io.EOF whatever is missing, and needs half the stack: a goroutine for each host
+// waits in it.
 func fill(r io.Reader, b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		var more int
@@ -138,7 +138,7 @@ func checkFrame(header, rest []byte, nameLength int) (*Frame, error) {
 	}, nil
 }
 
-// Version is the protocol that this package speaks.
+// Version is the version of the protocol.
 const Version = 1
 
 const (
@@ -146,7 +146,7 @@ const (
 	maxGreeting = 64 << 10 // the greeting's body, in bytes
 )
 
-// ErrNoGreeting says that the output ended, or went on for too long, without our greeting: no `usage serve` runs there.
+// ErrNoGreeting says that the output ended, or was too long, without our greeting: no `usage serve` runs there.
 var ErrNoGreeting = errors.New("no greeting came")
 
 // Greeting is the first message, from the host.
@@ -156,20 +156,20 @@ type Greeting struct {
 	Capabilities []string `json:"capabilities"`
 }
 
-// Can says whether the host knows a request.
+// Can reports whether the host has a capability.
 func (g Greeting) Can(request string) bool { return slices.Contains(g.Capabilities, request) }
 
-// Beacon is the line before the greeting. The end that starts the command chooses the token, so no banner holds it.
+// Beacon is the line before the greeting. The end that starts the command chooses the token, so no banner can have it.
 func Beacon(token string) []byte { return []byte("\ngenv-serve " + token + "\n") }
 
-// Encode returns the greeting behind its beacon.
+// Encode returns the beacon and the greeting.
 func (g Greeting) Encode(token string) ([]byte, error) {
 	body, err := json.Marshal(g)
 	f := Frame{Kind: KindGreeting, Body: body}
 	return f.Append(Beacon(token)), err
 }
 
-// ReadGreeting skips what a login prints, up to the beacon.
+// ReadGreeting reads the greeting. It skips the login's output up to the beacon.
 func ReadGreeting(r *bufio.Reader, token string) (Greeting, error) {
 	if err := skipTo(r, Beacon(token)); err != nil {
 		return Greeting{}, err

@@ -1,4 +1,4 @@
-// Package readonly looks at a host without genv, with nvidia-smi and /proc, as the login and without sudo.
+// Package readonly takes snapshots of hosts without genv, by nvidia-smi and /proc, without sudo.
 //
 //	s, err := readonly.Reading{Runner: client}.Snapshot(ctx, host)
 //
@@ -25,7 +25,7 @@ import (
 // Reading runs commands on hosts.
 type Reading struct{ remote.Runner }
 
-// Snapshot has no user names: what others report about such a host proves nothing about them.
+// Snapshot takes a snapshot without user names, which nothing on such a host proves.
 func (r Reading) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	s, err := r.Look(ctx, host, 0)
 	if err == nil && len(s.Processes) > 0 {
@@ -34,7 +34,7 @@ func (r Reading) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snap
 	return s, err
 }
 
-// Look is what nvidia-smi shows of a host with at least so many registered GPUs.
+// Look returns what nvidia-smi shows of a host with at least so many registered GPUs.
 func (r Reading) Look(ctx context.Context, host remote.Host, registered int) (*snapshot.Snapshot, error) {
 	listing, hidden, err := r.gpus(ctx, host, registered)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r Reading) Look(ctx context.Context, host remote.Host, registered int) (*s
 	}, ask)
 	usage.Locate(listing.GPUs, func(app nvidiasmi.App, instances []snapshot.Instance) snapshot.GPUUUID {
 		if app.Instance == "" {
-			details, _ := ask() // without them the instance is unknown
+			details, _ := ask() // after an error the instance is unknown
 			app.Instance = details.Instance(app.GPU, app.PID, instances)
 		}
 		return app.Instance
@@ -72,8 +72,8 @@ func (r Reading) Look(ctx context.Context, host remote.Host, registered int) (*s
 	return s, nil
 }
 
-// gpus lists a host's GPUs. If nvidia-smi only says that one is lost, or a guard hides some from the login, they are
-// those of root's genv.
+// gpus lists a host's GPUs. If nvidia-smi only says that one is lost, or a guard hides some from the login, it lists
+// those that root's genv has published.
 func (r Reading) gpus(ctx context.Context, host remote.Host, registered int,
 ) (listing nvidiasmi.Listing, hidden []snapshot.DeviceIndex, err error) {
 	listing, err = r.list(ctx, host)
@@ -97,13 +97,12 @@ func (r Reading) gpus(ctx context.Context, host remote.Host, registered int,
 	return listing, hidden, nil
 }
 
-// Bounds of a host's warnings.
 const (
 	maxWarnings = 64
 	maxWarning  = 4096 // bytes
 )
 
-// Devices are a host's devices, without attachments.
+// Devices returns a host's devices, without attachments.
 func (r Reading) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
 	listing, err := r.list(ctx, host)
 	return devicesOf(listing), err
@@ -116,7 +115,7 @@ func (r Reading) list(ctx context.Context, host remote.Host) (nvidiasmi.Listing,
 	})
 }
 
-// Details are the details of a host's GPUs.
+// Details returns the details of a host's GPUs.
 func (r Reading) Details(ctx context.Context, host remote.Host) (nvidiasmi.Details, error) {
 	return smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails)
 }
@@ -154,7 +153,7 @@ func smi[T any](ctx context.Context, r Reading, host remote.Host, args []string,
 // published prints the devices that root's genv has published. Only root can make a folder in /run.
 const published = `d=/run/genv; [ -z "$GENV_ROOT_DIR" ] || d=$GENV_ROOT_DIR/run; cat "$d/devices.json"`
 
-// Published are a host's devices as root sees them; nil if there are none.
+// Published returns a host's devices as root sees them; nil if none are published.
 func (r Reading) Published(ctx context.Context, host remote.Host) []hardware.BusDevice {
 	out, err := r.Run(ctx, host, remote.Command{Args: marked("sh", "-c", published)})
 	if err != nil {
@@ -167,14 +166,13 @@ func (r Reading) Published(ctx context.Context, host remote.Host) []hardware.Bus
 	return list
 }
 
-const dataMark = "genv-data" // a line before the data of a program that prints no JSON
+const dataMark = "genv-data" // the line before the output of a program
 
-// marked prints dataMark on a line of its own and then runs a program.
+// marked prints the line dataMark and then runs a program.
 func marked(args ...string) []string {
 	return append([]string{"sh", "-c", `echo; echo "$0"; exec "$@"`, dataMark}, args...)
 }
 
-// dataIn is the output after dataMark; all without a mark.
 func dataIn(output []byte) []byte {
 	if _, data, found := bytes.Cut(output, []byte("\n"+dataMark+"\n")); found {
 		return data
@@ -191,7 +189,7 @@ func markedSMI(args ...string) []string {
 		args...)
 }
 
-// smiAnswer is what nvidia-smi printed; ok is false unless it came to its end.
+// smiAnswer is the output of nvidia-smi; ok is false if it is incomplete or nvidia-smi wasn't found.
 func smiAnswer(out remote.Output) (answer nvidiasmi.RunResult, ok bool) {
 	data := dataIn(out.Stdout)
 	end := bytes.LastIndex(data, []byte("\n"+dataMark+" "))
@@ -202,4 +200,4 @@ func smiAnswer(out remote.Output) (answer nvidiasmi.RunResult, ok bool) {
 	return nvidiasmi.RunResult{Stdout: data[:end], Stderr: out.Stderr, ExitCode: code}, err == nil && code != notFound
 }
 
-const notFound = 127 // the exit code of a shell that doesn't find the program
+const notFound = 127 // the shell's exit code for a missing program

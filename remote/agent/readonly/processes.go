@@ -17,9 +17,9 @@ import (
 
 // describeProcesses prints the time zone of the host's clock, whether genv's state files are there, and what /proc,
 // ps(1) and getent(1) show of the processes with the PIDs $@: the mounts of /proc, status (proc_pid_status(5)), lines
-// "Cgroup PID …", "User " with a line of passwd(5), and last "Command PID …", which users choose: what follows one
-// can't be anything else. The kernel and ps escape newlines. getent without a uid would print all users. Any login
-// shell passes it on: it is one line without exclamation marks (see remote.Quote).
+// "Cgroup PID …", "User " with a line of passwd(5), and "Command PID …". Users choose commands, so their lines come
+// last. The kernel and ps escape newlines. getent without a uid would print all users. It is one line without
+// exclamation marks, so that any login shell passes it on (see remote.Quote).
 const describeProcesses = `(unset TZ; date +"Clock %z"); ` +
 	`if [ -e "${GENV_TMPDIR:-/var/tmp/genv}/devices.json" ]; then echo Registered; fi; ` +
 	`[ $# -gt 0 ] || exit 0; ` +
@@ -32,7 +32,7 @@ const describeProcesses = `(unset TZ; date +"Clock %z"); ` +
 	`[ -z "$uids" ] || timeout 3 getent passwd $uids | sed "s/^/User /"; ` +
 	`LC_ALL=C.UTF-8 ps -ww -o pid=,args= -p "$pids" | sed "s/^ */Command /" | cut -c1-1024`
 
-// Describe adds the visible owners, commands and containers of processes.
+// Describe sets the visible owners, commands and containers of processes.
 func (r Reading) Describe(ctx context.Context, host remote.Host, processes []snapshot.Process) Descriptions {
 	d := Descriptions{byPID: make(map[string]*snapshot.Process), Names: make(map[snapshot.UID]snapshot.Username)}
 	args := []string{"sh", "-c", describeProcesses, "sh"}
@@ -46,17 +46,17 @@ func (r Reading) Describe(ctx context.Context, host remote.Host, processes []sna
 	return d
 }
 
-// Descriptions are what describeProcesses printed.
+// Descriptions are the output of describeProcesses.
 type Descriptions struct {
 	byPID     map[string]*snapshot.Process
-	Names     map[snapshot.UID]snapshot.Username // the host's
-	UTCOffset *int                               // of the host's clock, in seconds; nil if it is unknown
+	Names     map[snapshot.UID]snapshot.Username // on the host
+	UTCOffset *int                               // of the host's clock, in seconds; nil if unknown
 
-	Registered bool // the host has state files, so devices may be attached there
+	Registered bool // the host has state files, so devices may be attached
 
-	mounts  string            // at /proc, as in mountinfo
-	name    string            // of the process that is read
-	process *snapshot.Process // nil if its PID isn't read yet
+	mounts  string            // of /proc, as in mountinfo
+	name    string            // the last Name in a status
+	process *snapshot.Process // of the last Pid in a status; nil before it
 }
 
 func (d *Descriptions) parse(data []byte) {
@@ -99,7 +99,7 @@ func (d *Descriptions) parse(data []byte) {
 	}
 }
 
-// parseStatus reads a line of one /proc/PID/status after another. The kernel escapes newlines in names.
+// parseStatus reads a line of several /proc/PID/status. The kernel escapes newlines in names.
 func (d *Descriptions) parseStatus(line string) {
 	key, value, _ := strings.Cut(line, ":\t")
 	switch key {
@@ -118,7 +118,7 @@ func (d *Descriptions) parseStatus(line string) {
 	}
 }
 
-// parseCommand reads a line of ps(1). A name in brackets means that there is no command line.
+// parseCommand reads a line of ps(1). A name in brackets means that the process has no command line.
 func (d *Descriptions) parseCommand(key, value string) {
 	pid, command, _ := strings.Cut(value, " ")
 	p := d.byPID[pid]

@@ -1,4 +1,4 @@
-// Package etcd asks an etcd cluster, from version 3.4 on, over its JSON gateway (/v3/…), for what an election and the
+// Package etcd is a client of etcd from version 3.4 on, over its JSON gateway (/v3/…). It has what an election and the
 // memory of a leader need: leases, keys and transactions.
 //
 //	client := etcd.New(etcd.Config{Endpoints: []string{"http://a:2379", "http://b:2379"}})
@@ -6,7 +6,7 @@
 //	created, err := client.Create(ctx, "/genv/lab", []byte("jump-1"), lease)
 //
 // Each call asks the member that answered last, and then the others in turn, each for a second. etcd's own client would
-// make each start of the program slower. There are no watches: who waits for a change asks again.
+// make each start of the program slower. There are no watches: ask again to see changes.
 package etcd
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Config says how a cluster is reached.
+// Config says how to reach a cluster.
 type Config struct {
 	Endpoints []string    // URLs of the members' client ports, such as http://10.0.0.1:2379
 	TLS       *tls.Config // for https; nil for the system's authorities
@@ -41,37 +41,37 @@ type Gateway struct {
 	config Config
 	http   *http.Client
 
-	current atomic.Int64 // the index of the member that is asked first
-	token   atomic.Value // a string, of the user; empty before the first login
+	current atomic.Int64 // the index of the member to ask first
+	token   atomic.Value // a string, of the user; empty without a login
 }
 
-// memberTimeout is how long one member may take before the next is asked: three can be asked before a lease ends.
+// memberTimeout is how long to wait for one member. So three can be asked before a lease ends.
 const memberTimeout = time.Second
 
-// maxAnswer is how much of an answer is read, in bytes. Answers are lists of keys that fit into etcd's requests.
+// maxAnswer bounds an answer, in bytes. Answers are lists of keys that fit into etcd's requests.
 const maxAnswer = 64 << 20
 
-// New returns a Client. It connects when it is asked first.
+// New returns a Gateway. It connects at the first call.
 func New(config Config) *Gateway {
 	dialer := &net.Dialer{Timeout: memberTimeout, KeepAlive: 5 * time.Second}
 	return &Gateway{config: config, http: &http.Client{Transport: &http.Transport{
 		DialContext: dialer.DialContext, TLSClientConfig: config.TLS, TLSHandshakeTimeout: memberTimeout,
 		MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute,
 	}, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // which is an error here: the password would be sent along
+		return http.ErrUseLastResponse // an error here: a redirect would get the password
 	}}}
 }
 
-// Close closes the connections that wait for the next call.
+// Close closes idle connections.
 func (c *Gateway) Close() { c.http.CloseIdleConnections() }
 
-// MemberError is what a member answered instead of a result.
+// MemberError is the error that a member answered.
 type MemberError struct {
 	Code    int // of gRPC
 	Message string
 }
 
-// Error is what etcd said and, where the flags can be the reason, which ones.
+// Error is etcd's message and, if flags may be the cause, which ones.
 func (e *MemberError) Error() string {
 	for said, hint := range refusals {
 		if strings.Contains(e.Message, said) {
@@ -96,25 +96,25 @@ func (e *MemberError) another() bool {
 	switch e.Code {
 	case 0, codeDeadline, codeUnavailable:
 		return true
-	case codeExhausted: // also of requests that are too large, and of etcd's space
+	case codeExhausted: // also for too large requests, and for etcd's space
 		return strings.Contains(e.Message, "too many requests")
 	}
 	return false
 }
 
-// expired reports whether a new token helps. With JWT, each change of a user or a role ends all tokens.
+// expired reports whether a new token may help. With JWT, each change of a user or a role ends all tokens.
 func (e *MemberError) expired() bool {
 	return e.Code == codeUnauthenticated || e.Code == codeInvalid &&
 		strings.Contains(e.Message, "revision of auth store is old")
 }
 
-// Refused reports whether etcd answered, and doesn't do what was asked: no room, a wrong password, or no permission.
+// Refused reports whether etcd answered and refused: no space, a wrong password, or no permission.
 func Refused(err error) bool {
 	refused, ok := errors.AsType[*MemberError](err)
 	return ok && !refused.another()
 }
 
-// noSpace is what etcd says when its space is used up. The code of gRPC says that of other limits, too.
+// noSpace is etcd's message when its space is used up. The code of gRPC stands for other limits, too.
 const noSpace = "database space exceeded"
 
 // IsFull reports whether a member refused a request because etcd's space is used up.
@@ -123,8 +123,8 @@ func IsFull(err error) bool {
 	return ok && refused.Code == codeExhausted && strings.Contains(refused.Message, noSpace)
 }
 
-// call asks the cluster. After an error that is Refused nothing was done; after another one that is unknown. It takes
-// at most a second for each member, and up to four times that if the token is missing or has expired.
+// call asks the cluster. After an error that is Refused nothing was done; after others that is unknown. It takes at
+// most a second for each member, and up to four times as long if the token is missing or has expired.
 func (c *Gateway) call(ctx context.Context, path string, request, answer any) error {
 	for again := false; ; again = true {
 		token, err := c.login(ctx)
@@ -134,7 +134,7 @@ func (c *Gateway) call(ctx context.Context, path string, request, answer any) er
 		refused, ok := errors.AsType[*MemberError](err)
 		expired := ok && refused.expired() && c.config.User != ""
 		if err != nil && (expired || !ok || refused.another()) {
-			// A cluster that was restored from a backup doesn't refuse earlier tokens: it waits for their revision.
+			// A cluster restored from a backup doesn't refuse earlier tokens: it waits for their revision.
 			c.token.Store("")
 		}
 		if !expired || again {
@@ -160,7 +160,7 @@ func (c *Gateway) credentials() map[string]string {
 	return map[string]string{"name": c.config.User, "password": c.config.Password}
 }
 
-// try asks one member after the other, from the one that answered last, or the next one if that didn't since.
+// try asks one member after the other, beginning with the current one.
 func (c *Gateway) try(ctx context.Context, path, token string, request, answer any) error {
 	first, members := c.current.Load(), int64(len(c.config.Endpoints))
 	var failed []error
@@ -172,7 +172,7 @@ func (c *Gateway) try(ctx context.Context, path, token string, request, answer a
 			return err
 		}
 		failed = append(failed, err)
-		if time.Since(asked) >= memberTimeout/2 { // the next call begins with another one
+		if time.Since(asked) >= memberTimeout/2 { // the next call begins with another member
 			c.current.CompareAndSwap(at, (at+1)%members)
 		}
 		if ctx.Err() != nil {
@@ -186,7 +186,7 @@ func (c *Gateway) try(ctx context.Context, path, token string, request, answer a
 	return text.Worded("etcd doesn't answer: "+strings.Join(texts, "; "), failed...)
 }
 
-// ask asks one member. A *MemberError is what it said itself.
+// ask asks one member.
 func (c *Gateway) ask(ctx context.Context, endpoint, path, token string, request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
@@ -222,9 +222,9 @@ func (c *Gateway) post(ctx context.Context, url, token string, request any) (sta
 	return response.StatusCode, data, err
 }
 
-// Address is what an URL such as etcd://a:2379,b:2379/genv/lab says.
+// Address is the content of a URL such as etcd://a:2379,b:2379/genv/lab.
 type Address struct {
-	Endpoints []string // http://a:2379, or https:// for etcds
+	Endpoints []string // such as http://a:2379, or https:// for etcds
 	Key       string   // /genv/lab
 	TLS       bool
 }
@@ -234,7 +234,7 @@ const (
 	maxKey      = 256 // bytes of a key: hosts refuse a source of more than 512
 )
 
-// ParseURL reads an URL: etcd:// or etcds:// for TLS, members separated by commas, and a key.
+// ParseURL parses a URL: etcd://, or etcds:// for TLS, members separated by commas, and a key.
 func ParseURL(url string) (Address, error) {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok || scheme != "etcd" && scheme != "etcds" {

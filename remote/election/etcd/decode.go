@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// gatewayError is the error of the gateway. The error of a stream is one level below.
+// gatewayError is the gateway's error. In a stream it is one level deeper.
 type gatewayError struct {
 	Code    int             `json:"code"`
 	GRPC    int             `json:"grpc_code"`
@@ -44,13 +44,13 @@ func decode(status int, data []byte, answer any) error {
 			return f.asError()
 		}
 	case len(streamed.Result) > 0:
-		var first rangeAnswer // for its header, which all answers have
+		var first rangeAnswer // all answers have its header
 		data = streamed.Result
 		err = json.Unmarshal(data, &first)
 		streamed.Header = first.Header
 	}
 	if err == nil && streamed.Header.Cluster == 0 {
-		err = errors.New("no cluster id") // or a key would seem not to be there
+		err = errors.New("no cluster id") // else keys would seem to be missing
 	}
 	if err == nil {
 		err = json.Unmarshal(data, answer)
@@ -74,7 +74,7 @@ func failure(status int, data []byte) error {
 	return fmt.Errorf("not an answer of etcd: HTTP status %d", status)
 }
 
-// ErrCommonName says that etcd's gateway refuses the certificate of this client, since its name could be that of a user
+// ErrCommonName says that etcd's gateway refuses the client's certificate, since its name could be that of a user
 // (https://github.com/etcd-io/etcd/pull/10392).
 var ErrCommonName = errors.New("etcd has users, and then refuses client certificates with a common name (CN): use " +
 	"one without a CN")
@@ -82,11 +82,11 @@ var ErrCommonName = errors.New("etcd has users, and then refuses client certific
 // errNoGateway is the answer of the port for other members, and of an etcd without its JSON gateway.
 var errNoGateway = errors.New("not an answer of etcd: HTTP status 404")
 
-const maxMessage = 300 // how much of a message is kept, in bytes
+const maxMessage = 300 // bytes
 
 func (f *gatewayError) asError() *MemberError {
 	var text string
-	_ = json.Unmarshal(f.Error, &text) // the same as the message, in some versions alone
+	_ = json.Unmarshal(f.Error, &text) // the message; some versions have it only here
 	e := &MemberError{Code: cmp.Or(f.GRPC, f.Code), Message: cmp.Or(f.Message, text, "an error without a message")}
 	e.Message = e.Message[:min(len(e.Message), maxMessage)]
 	return e
@@ -105,7 +105,7 @@ func (c *Gateway) explain(endpoint string, err error) error {
 	return fmt.Errorf("%s: %w", member, err)
 }
 
-// hint is what an operator can do about an error of a member that is asked with TLS, or without.
+// hint is what an operator can do about a member's error, with or without TLS.
 func (c *Gateway) hint(secure bool, err error) string {
 	operation, ok := errors.AsType[*net.OpError](err)
 	rejected := ok && operation.Op == "remote error"
@@ -130,7 +130,7 @@ func (c *Gateway) hint(secure bool, err error) string {
 	return ""
 }
 
-// refusals are what etcd says of users and of its limits, and what to do about it.
+// refusals are etcd's messages about users and limits, with what to do about them.
 var refusals = map[string]string{
 	"user name is empty":            "etcd has users: --leader-login is needed",
 	"authentication is not enabled": "etcd has no users: leave out --leader-login",

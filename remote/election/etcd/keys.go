@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// KeyValue is a key with its value. Created and Modified are the revisions of the cluster in which the key was created
-// and its value was written last.
+// KeyValue is a key with its value. Created and Modified are the revisions of the cluster that created the key and last
+// wrote its value.
 type KeyValue struct {
 	Key      []byte `json:"key"`
 	Value    []byte `json:"value,omitempty"`
 	Created  uint64 `json:"create_revision,string,omitempty"`
 	Modified uint64 `json:"mod_revision,string,omitempty"`
-	Lease    int64  `json:"lease,string,omitempty"` // on which it depends; 0 for none
+	Lease    int64  `json:"lease,string,omitempty"` // deletes the key when it ends; 0 for none
 }
 
 type rangeRequest struct {
@@ -37,7 +37,7 @@ type header struct {
 	Term     uint64 `json:"raft_term,string"` // of etcd's own leader, as far as the member knows
 }
 
-// compare is a condition of a transaction: the revision in which a key was created, or modified last; 0 for no key.
+// compare is a condition of a transaction: the revision that created a key, or last modified it; 0 for no key.
 type compare struct {
 	Key      []byte  `json:"key"`
 	Target   string  `json:"target"`
@@ -54,7 +54,7 @@ func modifiedIn(key string, revision uint64) compare {
 	return compare{Key: []byte(key), Target: "MOD", Result: "EQUAL", Modified: &revision}
 }
 
-// transact writes a key if all conditions hold. Otherwise it reads the key, or the error is ErrConflict.
+// transact writes a key if all conditions hold. Else it reads the key, or returns ErrConflict.
 func (c *Gateway) transact(ctx context.Context, put KeyValue, read bool, conditions ...compare) (
 	wrote bool, h header, found []KeyValue, err error,
 ) {
@@ -79,15 +79,15 @@ func (c *Gateway) transact(ctx context.Context, put KeyValue, read bool, conditi
 	return result.Succeeded, result.Header, found, err
 }
 
-// Creation is what came of Create: the key as it is now.
+// Creation is the result of Create: the present key.
 type Creation struct {
 	KeyValue
 	Cluster uint64 // the id of the cluster
 	Own     bool   // the key depends on the caller's lease
 }
 
-// Create makes a key that depends on a lease, unless there is one. That one is the caller's Own if it is from a try of
-// which the answer was lost.
+// Create creates a key that depends on a lease, unless the key exists. An existing key is the caller's Own if the
+// answer to an earlier try was lost.
 func (c *Gateway) Create(ctx context.Context, key string, value []byte, lease int64) (made Creation, err error) {
 	put := KeyValue{Key: []byte(key), Value: value, Lease: lease}
 	wrote, h, found, err := c.transact(ctx, put, true, createdIn(key, 0))
@@ -104,20 +104,20 @@ func (c *Gateway) Create(ctx context.Context, key string, value []byte, lease in
 	return Creation{put, h.Cluster, put.Lease == lease && lease != 0 || wrote}, nil
 }
 
-// Update writes a key that was created in a revision, and depends on a lease; ErrConflict if it is another one.
+// Update writes a key that was created in a revision and depends on a lease, or returns ErrConflict.
 func (c *Gateway) Update(ctx context.Context, key string, created uint64, value []byte, lease int64) error {
 	put := KeyValue{Key: []byte(key), Value: value, Lease: lease}
 	_, _, _, err := c.transact(ctx, put, false, createdIn(key, created))
 	return err
 }
 
-// Get reads a key; nil if there is none.
+// Get reads a key; nil for none.
 func (c *Gateway) Get(ctx context.Context, key string) (*KeyValue, error) {
 	entry, _, err := c.get(ctx, key)
 	return entry, err
 }
 
-// Look is Get, and the id of the cluster.
+// Look is Get with the id of the cluster.
 func (c *Gateway) Look(ctx context.Context, key string) (entry *KeyValue, cluster uint64, err error) {
 	entry, h, err := c.get(ctx, key)
 	return entry, h.Cluster, err
@@ -132,14 +132,14 @@ func (c *Gateway) get(ctx context.Context, key string) (*KeyValue, header, error
 	return &answer.Entries[0], answer.Header, nil
 }
 
-// List are the entries of the keys with a prefix, with their values.
+// List returns the keys with a prefix, with their values.
 func (c *Gateway) List(ctx context.Context, prefix string) ([]KeyValue, error) {
 	var answer rangeAnswer
 	err := c.call(ctx, "/v3/kv/range", rangeRequest{Key: []byte(prefix), End: after(prefix)}, &answer)
 	return answer.Entries, err
 }
 
-// Put writes a key, which then depends on a lease, and on no other one; 0 for none.
+// Put writes a key, which then depends only on this lease; 0 for none.
 func (c *Gateway) Put(ctx context.Context, key string, value []byte, lease int64) error {
 	return c.call(ctx, "/v3/kv/put", KeyValue{Key: []byte(key), Value: value, Lease: lease}, &struct{}{})
 }
@@ -156,11 +156,11 @@ func after(prefix string) []byte {
 	return []byte{0} // all keys
 }
 
-// ErrConflict says that nothing was written: another controller leads, or the key was modified since.
+// ErrConflict says that nothing was written: another controller leads, or modified the key.
 var ErrConflict = errors.New("another controller leads, or wrote in the meantime")
 
-// PutAfter writes a key if the key guard was created in a revision, and the key was modified in a revision; 0 for one
-// that isn't there. It returns the new revision, or ErrConflict: a late write changes nothing that came before it.
+// PutAfter writes a key if the revision created created the key guard, and modified last wrote the key; 0 for a missing
+// key. It returns the new revision, or ErrConflict, so that a late write doesn't replace a later one.
 func (c *Gateway) PutAfter(ctx context.Context, guard string, created uint64, key string, modified uint64,
 	value []byte,
 ) (uint64, error) {
@@ -169,7 +169,7 @@ func (c *Gateway) PutAfter(ctx context.Context, guard string, created uint64, ke
 	return h.Revision, err
 }
 
-// leaseMessage is a lease in requests and answers; the gateway writes 64-bit numbers as text.
+// leaseMessage is a lease in requests and answers. The gateway writes 64-bit numbers as text.
 type leaseMessage struct {
 	ID  int64 `json:"ID,string"`
 	TTL int64 `json:"TTL,string"`
@@ -177,14 +177,14 @@ type leaseMessage struct {
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
-// Grant makes a lease, on which keys may depend, for ttl: whole seconds, at least one. The cluster may give more.
+// Grant makes a lease for ttl, in whole seconds, at least one. The cluster may grant more.
 func (c *Gateway) Grant(ctx context.Context, ttl time.Duration) (id int64, granted time.Duration, err error) {
 	var answer leaseMessage
 	err = c.call(ctx, "/v3/lease/grant", leaseMessage{TTL: int64(ttl / time.Second)}, &answer)
 	return answer.ID, seconds(answer.TTL), err
 }
 
-// KeepAlive has a lease last for its whole TTL again, which it returns; 0 if it has ended.
+// KeepAlive renews a lease for its whole TTL, which it returns; 0 if the lease has ended.
 func (c *Gateway) KeepAlive(ctx context.Context, id int64) (ttl time.Duration, err error) {
 	ttl, _, err = c.keepAlive(ctx, id)
 	return ttl, err
@@ -206,8 +206,8 @@ func (c *Gateway) keepAlive(ctx context.Context, id int64) (ttl time.Duration, t
 var errTerm = errors.New("etcd elected another leader of its members meanwhile")
 
 // Renew is KeepAlive and then, unless the lease has ended, Get, which needs a majority of the members. It fails unless
-// both answers are of the same term: a member with a disk that hangs answers keep-alives although the others have
-// another leader and have ended the lease (https://github.com/etcd-io/etcd/issues/15247).
+// both answers are of the same term: a member with a hanging disk answers keep-alives although the others have another
+// leader and have ended the lease (https://github.com/etcd-io/etcd/issues/15247).
 func (c *Gateway) Renew(ctx context.Context, id int64, key string) (ttl time.Duration, entry *KeyValue, err error) {
 	ttl, term, err := c.keepAlive(ctx, id)
 	if err != nil || ttl == 0 {
@@ -220,7 +220,7 @@ func (c *Gateway) Renew(ctx context.Context, id int64, key string) (ttl time.Dur
 	return ttl, entry, err
 }
 
-// TimeToLive is for how long a lease lasts yet, and for how long after a renewal; 0 for one that has ended.
+// TimeToLive is how long a lease still lasts, and its whole TTL; 0 for one that has ended.
 func (c *Gateway) TimeToLive(ctx context.Context, id int64) (left, granted time.Duration, err error) {
 	var answer struct {
 		leaseMessage
@@ -232,7 +232,7 @@ func (c *Gateway) TimeToLive(ctx context.Context, id int64) (left, granted time.
 	return seconds(answer.TTL), seconds(answer.Granted), nil
 }
 
-// Revoke ends a lease now. One that has ended isn't an error.
+// Revoke ends a lease, which may have ended already.
 func (c *Gateway) Revoke(ctx context.Context, id int64) error {
 	err := c.call(ctx, "/v3/lease/revoke", leaseMessage{ID: id}, &struct{}{})
 	if isNotFound(err) {
@@ -246,14 +246,14 @@ func isNotFound(err error) bool {
 	return ok && refused.Code == codeNotFound
 }
 
-// Member is what one member of the cluster says when it is asked alone.
+// Member is the answer of one member of the cluster.
 type Member struct {
 	Address string // such as 10.0.0.1:2379
-	Cluster uint64 // the id of its cluster; 0 if there is an error
-	Err     error  // why it doesn't answer or, if it is Refused, what it doesn't do; nil if it answered
+	Cluster uint64 // the id of its cluster; 0 after an error
+	Err     error  // why it doesn't answer, or what it Refused
 }
 
-// Members asks each member alone, all at once, for at most a second: a call shows only what is wrong with the first.
+// Members asks each member, all at once, for at most a second. Other calls may show only the errors of the first one.
 func (c *Gateway) Members(ctx context.Context, key string) []Member {
 	members := make([]Member, len(c.config.Endpoints))
 	var asked sync.WaitGroup
@@ -267,7 +267,7 @@ func (c *Gateway) Members(ctx context.Context, key string) []Member {
 	return members
 }
 
-// clusterOf asks a member what needs no token: to read a key or, with users, to log in.
+// clusterOf asks a member to read a key or, with users, to log in, which needs no token.
 func (c *Gateway) clusterOf(ctx context.Context, endpoint, key string) (uint64, error) {
 	path, request := "/v3/kv/range", any(rangeRequest{Key: []byte(key), KeysOnly: true})
 	if c.config.User != "" {
@@ -278,7 +278,8 @@ func (c *Gateway) clusterOf(ctx context.Context, endpoint, key string) (uint64, 
 	return answer.Header.Cluster, err
 }
 
-// OutOfSpace reports whether etcd has raised the alarm that its space is used up, and neither writes nor grants leases.
+// OutOfSpace reports whether etcd has raised the alarm that its space is used up. Then it neither writes nor grants
+// leases.
 func (c *Gateway) OutOfSpace(ctx context.Context) (bool, error) {
 	var status struct {
 		Errors []string `json:"errors"` // alarms, such as "memberID:10276657743932975437 alarm:NOSPACE "
