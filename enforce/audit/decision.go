@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Lines are the entry as people read it, safe for a terminal. Its id is the same on hosts, in mail and on the page.
+// Lines are the entry for people, safe for a terminal. Its ID is the same on hosts, in mail and on the page.
 func (e *HistoryEntry) Lines() []string {
 	l := lines{"Decision   " + e.ID}
 	l.add("Time", clock(e.Time))
@@ -28,7 +28,7 @@ func (e *HistoryEntry) Lines() []string {
 	return l
 }
 
-// Answer is what a user asks first: what happened, why, and what to do.
+// Answer says what a user asks first: what happened, why, and what to do.
 func (e *HistoryEntry) Answer(now time.Time) []string {
 	var l lines
 	// The lines of an order are 1.4.3's.
@@ -61,7 +61,7 @@ func (e *HistoryEntry) Answer(now time.Time) []string {
 
 type lines []string
 
-// add adds values that aren't empty, the first of them with the name.
+// add adds nonempty values, the first with the name.
 func (l *lines) add(name string, values ...string) {
 	for i, value := range values {
 		if i > 0 {
@@ -81,7 +81,7 @@ func (e *HistoryEntry) outcome() string {
 	return strings.TrimSuffix(cmp.Or(string(status), "under way")+": "+e.Reason, ": ")
 }
 
-// because are the findings that led to it. The text of a notice has them already.
+// because are the findings that led to it. The text of a notice already has them.
 func (e *HistoryEntry) because() []string {
 	if e.Action == ActionNotice {
 		return nil
@@ -102,7 +102,7 @@ func (e *HistoryEntry) advice() (list []string) {
 	return list
 }
 
-// clock is a time as people read it; empty for none.
+// clock is a time for people; empty for none.
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -110,8 +110,8 @@ func clock(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05 MST")
 }
 
-// DecisionID is the id of an item of an order: 8 hexadecimal digits; empty for an order without an ID. It is made from
-// what the record of each machine has: the order's ID and the process or, with a device, the attachment.
+// DecisionID is the ID of an item of an order: 8 hexadecimal digits; empty without an order ID. It derives from what
+// the record of each machine has: the order's ID and the process or, with a device, the attachment.
 func DecisionID(orderID string, pid snapshot.PID, eid snapshot.EnvID, device *snapshot.DeviceIndex) string {
 	if orderID == "" {
 		return ""
@@ -122,10 +122,10 @@ func DecisionID(orderID string, pid snapshot.PID, eid snapshot.EnvID, device *sn
 	return short("device", orderID, string(eid), device.String())
 }
 
-// WarningID is the id of all warnings about a finding, also at another time.
+// WarningID is the ID of all warnings about a finding, at any time.
 func WarningID(finding string) string { return short("warning", finding) }
 
-// IsDecisionID says whether a text has the form of an id.
+// IsDecisionID says whether a text has the form of an ID.
 func IsDecisionID(text string) bool {
 	decoded, err := hex.DecodeString(text)
 	return err == nil && len(decoded) == idBytes

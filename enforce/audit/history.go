@@ -13,11 +13,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// HistoryEntry is an action on a process or an attachment, and why it was taken, or something else that an operator had
-// done: a line of `genv remote history` and `genv history`.
+// HistoryEntry is an action on a process or an attachment and its reason, or another action of an operator: a line of
+// `genv remote history` and `genv history`.
 type HistoryEntry struct {
-	// ID is that of the decision: the same on the controller, on the host, in mail and on the web page.
-	// Missing for what operators do, and for a notice about several findings.
+	// ID is that of the decision: the same on the controller, on the host, in mail and on the web page. Missing for
+	// operators' actions, and for a notice about several findings.
 	ID        string                `json:"id,omitempty"`
 	Time      time.Time             `json:"time"`
 	Host      snapshot.Hostname     `json:"host,omitempty"`
@@ -45,10 +45,10 @@ type HistoryEntry struct {
 	warned    []string              // findings of which this notice is the first, before anything was done about them
 }
 
-// ActionNotice is the Action of a HistoryEntry about a notice.
+// ActionNotice is the Action of a notice.
 const ActionNotice = "notice"
 
-// History joins the records of a log to actions, the oldest first. An outcome that no record has is unknown.
+// History joins the records of a log to actions, the oldest first. An outcome without a record is unknown.
 func History(path string, filter Filter) ([]HistoryEntry, Damage, error) {
 	j := joiner{
 		filter: &filter, notified: map[string]lastNotices{}, warned: map[string]bool{},
@@ -89,10 +89,10 @@ type joiner struct {
 	list     []*HistoryEntry
 }
 
-// lastNotices are when a user was last notified of a finding, and when before that.
+// lastNotices are the last two notifications of a user of a finding.
 type lastNotices struct{ last, before time.Time }
 
-// withAction is how soon an action follows its notice, which a host shows first.
+// withAction is the longest time from the notice of an action, which a host shows first, to the action.
 const withAction = 2 * time.Second
 
 func (n lastNotices) add(at time.Time) lastNotices {
@@ -103,7 +103,7 @@ func (n lastNotices) add(at time.Time) lastNotices {
 	return n
 }
 
-// warned is when the user was notified before an action: by the notice of the action itself only if there is no other.
+// warned is when the user was notified before an action: the action's own notice counts only if there is no other.
 func (n lastNotices) warned(action time.Time) time.Time {
 	if action.Sub(n.last) < withAction && !n.before.IsZero() {
 		return n.before
@@ -156,7 +156,7 @@ func (j *joiner) add(r *Record) {
 	}
 }
 
-// firstOf returns, once, findings that were not warned of before.
+// firstOf returns, once, findings without an earlier warning.
 func (j *joiner) firstOf(ids []string) []string {
 	var first []string
 	for _, id := range ids {
@@ -192,7 +192,7 @@ func (j *joiner) notice(r *Record) {
 	}
 }
 
-// operator describes what an operator had done; action is that of records without one.
+// operator adds an operator's action; action is that of records without one.
 func (j *joiner) operator(r *Record, action string) {
 	if !j.filter.Matches(r) {
 		return
@@ -234,7 +234,7 @@ func (j *joiner) action(r *Record) {
 	}
 }
 
-// StatusDryRun is the Status of a HistoryEntry about what a dry run would have done.
+// StatusDryRun is the Status of what a dry run would have done.
 const StatusDryRun order.OutcomeStatus = "dry-run"
 
 func (j *joiner) wouldAct(r *Record) {
@@ -250,7 +250,7 @@ func (j *joiner) wouldAct(r *Record) {
 	}
 }
 
-// leftUndone lists an action once while its findings last, also if it is because of several.
+// leftUndone lists an action once while its findings last, even for several findings.
 func (j *joiner) leftUndone(r *Record, what string) {
 	if !j.filter.Notices || !j.filter.Matches(r) {
 		return
@@ -269,16 +269,16 @@ func (j *joiner) leftUndone(r *Record, what string) {
 	}
 }
 
-// Decided returns the entries about the decision with an id, of a list with notices: an action; or the warnings about a
-// finding, and what was done because of it.
+// Decided returns the entries, of a list with notices, about the decision with an ID: an action; or the warnings about
+// a finding and the actions because of it.
 func Decided(entries []HistoryEntry, id string) []HistoryEntry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e HistoryEntry) bool {
 		return e.ID != id && !slices.ContainsFunc(e.IDs, func(finding string) bool { return WarningID(finding) == id })
 	})
 }
 
-// Latest returns what a list has last: an action of an order and a warning that is not over, or the notice since then
-// about all that it warns of. It has no action before a warning.
+// Latest returns the last action of an order and the last warning that isn't over, or a later notice about all that it
+// warns of. It returns no action before a warning.
 func Latest(entries []HistoryEntry, now time.Time) (found []HistoryEntry) {
 	last := make(map[string]int) // notice about a finding
 	acted := make(map[string]bool)
@@ -312,7 +312,7 @@ func Latest(entries []HistoryEntry, now time.Time) (found []HistoryEntry) {
 	return found
 }
 
-// Decided is an item of an order, before its outcome is known.
+// Decided is an item of an order whose outcome is unknown yet.
 func (r *Record) Decided() *HistoryEntry {
 	return &HistoryEntry{
 		ID: DecisionID(r.Order, r.PID, r.EID, r.Device), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID,

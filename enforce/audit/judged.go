@@ -20,13 +20,13 @@ const (
 	maxCommand   = 120 // characters of a command line
 )
 
-// MaxJudgedLines is how many lines an item has at most, and MaxJudgedBytes the length of each.
+// MaxJudgedLines is the maximum number of lines of an item, and MaxJudgedBytes of bytes in each.
 const (
 	MaxJudgedLines = 16
 	MaxJudgedBytes = 4 * maxLine
 )
 
-// Explain sets the lines that were judged, of each item of an order, from the host's snapshot of a time.
+// Explain sets the judged lines of each item of an order, from the host's snapshot of a time.
 func Explain(o *order.Order, host snapshot.Hostname, s *snapshot.Snapshot, at time.Time) {
 	if s == nil {
 		return
@@ -108,7 +108,7 @@ func userText(name snapshot.Username, uid *snapshot.UID) string {
 	return fmt.Sprintf("user %s (uid %d)", shown(string(name)), *uid)
 }
 
-// deviceLine describes a GPU; empty if the snapshot doesn't have it.
+// deviceLine describes a GPU; empty if it isn't in the snapshot.
 func deviceLine(s *snapshot.Snapshot, index snapshot.DeviceIndex) string {
 	d := s.Device(index)
 	if d == nil {
@@ -156,7 +156,7 @@ func environmentLine(s *snapshot.Snapshot, env *snapshot.Environment) string {
 	return strings.Join(parts, ", ")
 }
 
-// shown is a name as people may see it.
+// shown is a name that is safe to show.
 func shown(name string) string { return text.Shown(text.Cut(name, snapshot.MaxCommand)) }
 
 func known(m snapshot.Memory) string {
@@ -166,7 +166,7 @@ func known(m snapshot.Memory) string {
 	return text.GiB(m.Bytes())
 }
 
-// bounded are the lines that aren't empty, as they can be shown anywhere.
+// bounded are the nonempty lines, safe to show anywhere.
 func bounded(title string, lines []string) []string {
 	lines = slices.DeleteFunc(append([]string{title}, lines...), func(line string) bool { return line == "" })
 	lines = lines[:min(len(lines), MaxJudgedLines)]

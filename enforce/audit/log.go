@@ -1,16 +1,16 @@
-// Package audit keeps the audit log: an append-only file of JSON lines, one Record each, of what was found, decided and
-// done.
+// Package audit keeps the audit log: an append-only file of JSON lines, one Record each, of findings, decisions and
+// actions.
 //
 //	log := audit.Log{Path: "/var/log/genv/audit.jsonl"}
 //	err := log.Append(audit.Record{Time: now, Kind: audit.KindFinding, …})
 //	entries, damage, err := audit.History(log.Path, audit.Filter{User: "bob"})
 //
-// Append returns when the records are on the disk. Records that could not be written, as on a full disk, are kept in
-// memory and written first the next time. A caller that must not act without a record calls Reserve first.
+// Append returns when the records are on the disk. Records that could not be written, for example on a full disk, are
+// kept in memory and written first the next time. A caller that must not act without a record calls Reserve first.
 //
-// A file that reaches its maximum size is rotated. Several programs, such as two controllers, may append to it.
+// A full file is rotated. Several programs, such as two controllers, may append to it.
 //
-// On a GPU host each user also has a log of what concerns that user alone, which only root and that user can read: see
+// On a GPU host each user also has a log of what concerns that user, readable only for root and the user: see
 // UserLogPath.
 package audit
 
@@ -36,11 +36,10 @@ import (
 
 const (
 	defaultMaxBytes = 64 << 20
-	// DefaultKeep is the Keep of a Log that has none.
-	DefaultKeep = 9
+	DefaultKeep     = 9
 )
 
-// Log is an append-only file of records, safe for concurrent use. The zero Log with a Path is ready for use.
+// Log is an append-only file of records, safe for concurrent use. A Path is enough.
 type Log struct {
 	Path     string
 	MaxBytes int64 // the size at which the file is rotated; 0 for 64 MiB
@@ -60,7 +59,7 @@ var ErrNotWritten = errors.New("the record was not written")
 
 const maxBacklog = 64 << 20 // bytes in memory
 
-// Append writes records, after those that could not be written before, if any, and returns when they are on the disk.
+// Append writes records after earlier ones that could not be written, and returns when they are on the disk.
 func (l *Log) Append(records ...Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +80,7 @@ func (l *Log) Append(records ...Record) error {
 	return notWritten(errors.Join(err, l.write(0)))
 }
 
-// Reserve makes sure that so many bytes can be appended, if the file system can, and that no earlier record is waiting.
+// Reserve makes sure that no earlier record is waiting and, if the file system can, that so many bytes can be appended.
 func (l *Log) Reserve(bytes int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +94,7 @@ func notWritten(err error) error {
 	return fmt.Errorf("%w: %w", ErrNotWritten, err)
 }
 
-// write writes the backlog, and then reserves room for more bytes.
+// write writes the backlog, then reserves room for more bytes.
 func (l *Log) write(reserve int64) error {
 	f, size, err := l.open()
 	if err != nil {
@@ -134,10 +133,9 @@ func (l *Log) writeBacklog(f *os.File, size int64) error {
 	return err
 }
 
-// lockTimeout is how long another program may hold the lock.
 const lockTimeout = 2 * time.Second
 
-// open opens and locks the file with the name, and returns its size. A last line that a dead program cut off is ended.
+// open opens and locks the current file, and returns its size. It ends a last line that a dead program cut off.
 func (l *Log) open() (*os.File, int64, error) {
 	for deadline := time.Now().Add(lockTimeout); ; {
 		f, err := l.openAppend()
@@ -164,7 +162,7 @@ func (l *Log) open() (*os.File, int64, error) {
 	}
 }
 
-// lock locks an opened file, and says whether it still has the name, and room; a full one is rotated.
+// lock locks an opened file, and reports whether it is still the current one. It rotates a full file.
 func (l *Log) lock(f *os.File) (current bool, err error) {
 	if !l.unlocked {
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
@@ -185,7 +183,7 @@ func (l *Log) lock(f *os.File) (current bool, err error) {
 	return false, l.rotate()
 }
 
-// mayRotate says whether the disk has room for a new file: a full disk has only what stays allocated in this one.
+// mayRotate says whether the disk has room for a new file: a full disk only has what stays allocated in this one.
 func (l *Log) mayRotate() bool {
 	var st unix.Statfs_t
 	_, err := os.Lstat(rotated(l.Path, cmp.Or(max(l.Keep, 0), DefaultKeep))) // which makes room
@@ -250,7 +248,7 @@ func checkOwn(f *os.File) error {
 	return nil
 }
 
-// endLine ends a last line that was cut off, and returns the file's size then.
+// endLine ends a last line that was cut off, and returns the new size.
 func endLine(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
@@ -267,21 +265,22 @@ func endLine(f *os.File) (int64, error) {
 	return info.Size() + 1, err
 }
 
-// UserLogPath is where the records of one user are, next to the log of a host. The file belongs to root; an access
-// control list (acl(5)) lets that user read it.
+// UserLogPath is the log of one user, beside the log of a host. The file belongs to root; an access control list
+// (acl(5)) lets that user read it.
 func UserLogPath(logPath string, uid snapshot.UID) string {
 	return filepath.Join(filepath.Dir(logPath), "users", strconv.FormatUint(uint64(uid), 10)+".jsonl")
 }
 
 const (
-	// namesWithin is how long a directory may take to say the names of all uids: a signal waits for the record.
+	// namesWithin is how long a directory may take to name all uids: a signal waits for the record.
 	namesWithin  = 500 * time.Millisecond
 	userMaxBytes = 1 << 20 // of a user's log: a few thousand lines
 	userKeep     = 2
 	hostRoom     = 1 << 20
 )
 
-// AppendHostLog writes records to the host's log, and those with a UID to that user's: a former user's is moved away.
+// AppendHostLog writes records to the host's log, and those with a UID to that user's. It moves away a former user's
+// log.
 func AppendHostLog(path string, accounts nss.Passwd, records ...Record) error {
 	if err := os.MkdirAll(filepath.Dir(filepath.Dir(path)), 0o755); err != nil {
 		return err

@@ -30,13 +30,13 @@ type Filter struct {
 	Notices bool // History lists notices, and what a dry run would have done, too
 }
 
-// Damage counts the lines that are not records. They are skipped.
+// Damage counts lines that aren't records. They are skipped.
 type Damage struct {
 	Lines int
 	First string // where the first of them is, "FILE:LINE"
 }
 
-// Scan reads a log and its rotated files, the oldest record first. A log that does not exist yet has no records.
+// Scan reads a log and its rotated files, the oldest record first. A missing log has no records.
 func Scan(path string, each func(*Record) error) (Damage, error) {
 	var damage Damage
 	oldest := 0
@@ -84,12 +84,11 @@ func scanFile(name string, damage *Damage, each func(*Record) error) error {
 	}
 }
 
-// openRead opens a file for reading. It follows no link and doesn't block.
+// openRead follows no link and doesn't block.
 func openRead(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 }
 
-// Matches says whether the filter selects a record.
 func (f *Filter) Matches(r *Record) bool {
 	return (f.User == "" || r.User == f.User || r.UID != nil && fmt.Sprint(*r.UID) == string(f.User)) &&
 		(f.Host == "" || r.Host == f.Host) &&
@@ -115,13 +114,13 @@ func (r *Record) rules() []enforce.Rule {
 // ErrNotALog is wrapped when a file holds something other than records.
 var ErrNotALog = errors.New("the file exists and is not a record of genv")
 
-// How much of a file Check reads to find a record: damaged lines may come first.
+// Check reads so much to find a record: damaged lines may come first.
 const (
 	maxBytes = 4 << 20
 	maxLines = 100
 )
 
-// Check returns nil if a file is missing, empty or has records, else ErrNotALog. It follows no link.
+// Check returns nil if a file is missing, empty or has records, otherwise ErrNotALog. It follows no link.
 func Check(path string) error {
 	f, err := openRead(path)
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// RecordKind is what a record is about. The texts appear in JSON.
+// RecordKind is the subject of a record. The texts appear in JSON.
 type RecordKind string
 
 // The kinds.
@@ -44,7 +44,7 @@ const (
 // Channel is how a user is notified, or a hook.
 type Channel string
 
-// The channels. A record of KindNotified without one is of an older genv: ChannelTerminal.
+// The channels. A record of KindNotified without one is from an older genv: ChannelTerminal.
 const (
 	ChannelTerminal Channel = "terminal"
 	ChannelLogin    Channel = "login" // kept on the host for the user's next login
@@ -53,14 +53,14 @@ const (
 	ChannelCommand  Channel = "command"
 )
 
-// kinds are all kinds; Check recognizes a log by them.
+// kinds are all kinds. Check recognizes a log by them.
 var kinds = []RecordKind{
 	KindFinding, KindCleared, KindOrder, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate,
 	KindOperator, KindHook, KindController, KindExtension, KindGuard, KindDenied,
 }
 
-// Record is a line of the log. Fields that a kind doesn't use are empty. All records of one finding have its ID, and
-// all records of one order to one host have its Order; outcomes and order items have both.
+// Record is a line of the log. Unused fields are empty. All records of a finding have its ID, and all records of an
+// order to a host have its Order; outcomes and order items have both.
 type Record struct {
 	Time  time.Time  `json:"time"`
 	Kind  RecordKind `json:"kind"`
@@ -90,8 +90,7 @@ type Record struct {
 	// To is a mail address, a web address without its secret parts, or a program.
 	To string `json:"to,omitempty"`
 	By string `json:"by,omitempty"` // who requested it: the operator, or on a host the account
-	// Action is an operator's: warn, exempt, unexempt, hold or release; expired, for an exemption; denied or
-	// would-deny.
+	// Action is an operator's: warn, exempt, unexempt, hold or release; expired for an exemption; denied or would-deny.
 	Action string `json:"action,omitempty"`
 	// Finding is the whole finding, with at most 256 bytes of a command line (snapshot.MaxCommand).
 	Finding *enforce.Finding `json:"finding,omitempty"`
@@ -121,7 +120,7 @@ func encode(r *Record) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
-// OrderRecords are those of an order's items, as its outcomes are sorted, with users' names from the snapshot, if any.
+// OrderRecords are those of an order's items, in the order of the outcomes. s, if not nil, has the users' names.
 func OrderRecords(host snapshot.Hostname, o order.Order, s *snapshot.Snapshot) []Record {
 	records := make([]Record, 0, len(o.Detach)+len(o.Terminate))
 	for i := range o.Detach {

@@ -10,14 +10,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Stats count what was done, or would have been done in a dry run, by user and rule.
+// Stats count actions, and those that a dry run would have taken, by user and rule.
 type Stats struct {
-	// Rows are sorted by user and rule. What was done because of several rules counts in each.
+	// Rows are sorted by user and rule. An action because of several rules counts in each.
 	Rows  []StatsRow   `json:"rows"`
 	Total ActionCounts `json:"total"` // counts each of it once
 }
 
-// StatsRow is what was done to a user because of a rule.
+// StatsRow counts the actions against a user because of a rule.
 type StatsRow struct {
 	User snapshot.Username `json:"user"` // the uid without a name, empty for what concerned a host
 	Rule enforce.Rule      `json:"rule"` // empty for what an operator had done
@@ -83,7 +83,7 @@ func Sum(entries []HistoryEntry) Stats {
 	return s
 }
 
-// UserOrUID is the user, or the uid of one without a name; empty if neither is known.
+// UserOrUID is the user, or the uid of one without a name; empty if both are unknown.
 func (e *HistoryEntry) UserOrUID() snapshot.Username {
 	if e.User == "" && e.UID != nil {
 		return snapshot.Username(fmt.Sprint(*e.UID))
@@ -91,7 +91,7 @@ func (e *HistoryEntry) UserOrUID() snapshot.Username {
 	return e.User
 }
 
-// countsOf is what an entry counts for, apart from warnings: nothing if there was nothing to do any more.
+// countsOf is what an entry counts for, apart from warnings: nothing if nothing was left to do.
 func countsOf(e *HistoryEntry) ActionCounts {
 	switch {
 	case e.Status == StatusDryRun && e.Device != nil:

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// detach removes attachments, all in one update of the state files, which are the old ones or the new ones. It notes
-// the environments that keep a device, but not if only the disk is full: their processes end all the same.
+// detach removes attachments, all in one atomic update of the state files. It notes the environments that keep a
+// device, except if only the disk is full: then their processes end all the same.
 func (x *execution) detach(ctx context.Context, items []order.Detachment) []order.Outcome {
 	outcomes := make([]order.Outcome, len(items))
 	if len(items) == 0 {
@@ -82,7 +82,7 @@ func detachOne(item *order.Detachment, files *state.Files, uid snapshot.UID) (st
 	if device := files.Device(item.Device); device == nil || device.Attachment(judged.EID) == nil {
 		return order.StatusNotAttached, ""
 	}
-	// Every user may change the creation date, so only another owner proves that it is another environment.
+	// Every user may change the creation date, so only another owner proves another environment.
 	if now := files.Environment(judged.EID); now != nil && now.UID != judged.UID {
 		return order.StatusChanged, fmt.Sprintf("environment %s was registered for another user since it was judged",
 			judged.EID.Shown())
@@ -94,9 +94,9 @@ func detachOne(item *order.Detachment, files *state.Files, uid snapshot.UID) (st
 	return order.StatusDetached, ""
 }
 
-// stillAttached are the environments that kept a device which the order takes away, each with the reason. Their
-// processes are not signalled: the state files can't be trusted now, or the id names another environment. In the latter
-// case those with a start time are verified: see checkItem.
+// stillAttached are the environments that kept a device of the order, with the reason. Their processes are not
+// signalled: the state files can't be trusted now, or the ID names another environment. In the latter case processes
+// with a start time are verified: see checkItem.
 func stillAttached(outcomes []order.Outcome) map[snapshot.EnvID]refusal {
 	out := map[snapshot.EnvID]refusal{}
 	for _, o := range outcomes {

@@ -1,18 +1,17 @@
-// Package local carries out an order on this machine: it detaches environments from devices, ends processes, and
+// Package local carries out an order on this machine: it detaches devices from environments, ends processes, and
 // returns the outcome of each item.
 //
 //	machine := &snapshotlocal.Collector{SMI: client, StateFiles: store, Now: system.Now} // of snapshot/local
 //	x := local.New(machine, store, local.ExecutorOptions{Grace: 10 * time.Second})
 //	outcomes := x.Execute(ctx, order)
 //
-// Package enforce judged an older snapshot. So a pidfd is opened first, then the GPUs and /proc are read again. Only if
-// its process was alive all that time and has the judged start time, devices and environment, it is signalled through
-// that pidfd.
+// The judged snapshot is older. So a pidfd is opened first, then the GPUs and /proc are read again. The process is
+// signalled through that pidfd only if it lived all that time and has the judged start time, devices and environment.
 //
 // Some processes are never signalled: PID 1, kernel threads, genv itself and its ancestors, and system daemons (see
 // safety.Protected).
 //
-// Each step is complete in itself: if genv dies halfway, there is nothing to repair.
+// Each step is complete in itself: if genv dies halfway, nothing needs repair.
 package local
 
 import (
@@ -34,26 +33,27 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// Inspector reads which processes use this machine's devices now; the Collector of snapshot/local is one.
+// Inspector reads the present state of this machine, as the Collector of snapshot/local does.
 type Inspector interface {
-	// Processes asks the driver and the state files, never a cache. Only PID, the devices of Usage, EID, Inherited,
-	// EnvUnknown and EnvOverwritten are read. After an error nothing is signalled.
+	// Processes asks the driver and the state files, never a cache. The caller uses PID, the devices of Usage, EID,
+	// Inherited, EnvUnknown and EnvOverwritten. After an error nothing is signalled.
 	Processes(ctx context.Context) (processes []snapshot.Process, warnings []string, err error)
-	// Devices reads what is attached from the state files.
+	// Devices reads the attachments from the state files.
 	Devices(ctx context.Context) (devices []snapshot.Device, warnings []string, err error)
-	// GPUs asks the driver which GPU each device is now.
+	// GPUs asks the driver for the present GPU of each device.
 	GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot.GPUUUID, error)
 	// Environments reads the registered environments from the state files.
 	Environments(ctx context.Context) (environments []snapshot.Environment, warnings []string, err error)
 }
 
-// StateFiles are this machine's state files; *disk.Store is one.
+// StateFiles are this machine's state files, such as *disk.Store.
 type StateFiles interface {
-	// Update has change change their content under their lock, and writes it. After an error nothing was written.
+	// Update calls change with their content under their lock, and writes the result. After an error nothing was
+	// written.
 	Update(ctx context.Context, change func(*state.Files) error) error
 }
 
-// ExecutorOptions configure an Executor. The zero value does not wait for the end of processes, as 1.4.3 does.
+// ExecutorOptions configure an Executor. The zero value doesn't wait for the end of processes, as 1.4.3 does.
 type ExecutorOptions struct {
 	Grace      time.Duration    // for processes after SIGTERM if the order doesn't say; 0 to not wait
 	UID        snapshot.UID     // of genv: only root (0) changes the environments of others
@@ -72,7 +72,6 @@ type Executor struct {
 	asker               ending.Authority
 }
 
-// New makes an Executor.
 func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Executor {
 	return &Executor{
 		inspector: inspector, stateFiles: files, options: options,
@@ -81,9 +80,9 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 	}
 }
 
-// Execute carries out an order, and returns the outcomes of the items of order.Detach in their order, then those of
-// order.Terminate in theirs. When ctx ends, no further step is begun; items that were not begun are StatusFailed. Calls
-// don't wait for each other. An order that is passed twice is carried out twice.
+// Execute carries out an order, and returns the outcomes of order.Detach, then of order.Terminate, in their order. When
+// ctx ends, it begins no further step; the remaining items are StatusFailed. Calls run concurrently. An order that is
+// passed twice is carried out twice.
 func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
 	e := &execution{Executor: x, id: o.ID, gpus: o.GPUs, Options: o.Options}
 	e.GraceMS = cmp.Or(o.GraceMS, x.options.Grace.Milliseconds())
@@ -92,15 +91,15 @@ func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
 	return append(detached, e.terminate(ctx, o.Terminate)...)
 }
 
-// As returns an Executor with the same memory that carries out the orders of a controller. In the goroutine of Execute
-// it calls onAction with 1.4.3's line after each action, and onWarning with what went wrong besides the outcomes.
+// As returns an Executor with the same memory that carries out a controller's orders. In the goroutine of Execute it
+// calls onAction with 1.4.3's line after each action, and onWarning with other problems.
 func (x *Executor) As(asker ending.Authority, onAction, onWarning func(line string)) *Executor {
 	other := *x
 	other.asker, other.onAction, other.onWarning = asker, onAction, onWarning
 	return &other
 }
 
-// hold keeps other controllers from taking the place of the asker until release is called.
+// hold keeps other controllers from replacing the asker until release is called.
 func (x *Executor) hold() (release func(), err error) {
 	if x.asker.Hold == nil {
 		return func() {}, nil
@@ -125,16 +124,16 @@ type execution struct {
 // processRecord is what an Executor remembers of a process between cycles.
 type processRecord struct {
 	unkillable bool // SIGKILL did not end it
-	evasions   int  // how often it was not signalled for what it may have changed itself: its environ, or some devices
+	evasions   int  // how often it escaped a signal by changes that it may have made itself: environ, devices
 }
 
-// memories are shared by the orders that are carried out at the same time.
+// memories are shared by concurrent orders.
 type memories struct {
 	mu sync.Mutex
 	of map[proc.ID]processRecord
 }
 
-// record returns what is remembered of a process, after a change; nil for none.
+// record returns what is remembered of a process, after change, which may be nil.
 func (m *memories) record(key proc.ID, change func(*processRecord)) processRecord {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,19 +154,18 @@ func (m *memories) removeDead(fs proc.FS) {
 	})
 }
 
-// maxEvasions is how often that counts as chance: an honest process may do it between the judgement and the signal.
+// maxEvasions is how often such changes count as chance: honest processes may make them between judgement and signal.
 const maxEvasions = 2
 
 type inspection struct {
-	processes map[snapshot.PID]*snapshot.Process
-	gpus      map[snapshot.DeviceIndex]snapshot.GPUUUID // nil if the order names none
-	// These read what is registered and attached, once, and only if needed.
+	processes    map[snapshot.PID]*snapshot.Process
+	gpus         map[snapshot.DeviceIndex]snapshot.GPUUUID // nil if the order names none
 	environments func() ([]snapshot.Environment, error)
 	devices      func() ([]snapshot.Device, error)
 }
 
-// inspect reads which processes use devices now. The pidfds are open before: a process that lives through it is the one
-// that the driver reports.
+// inspect reads which processes use devices now. Pidfds are opened before it: a process that lives through it is the
+// one that the driver reports.
 func (x *execution) inspect(ctx context.Context) (now *inspection, err error) {
 	now = &inspection{
 		processes:    make(map[snapshot.PID]*snapshot.Process),
@@ -210,7 +208,7 @@ func (n *inspection) outside(seen *snapshot.Process, uid snapshot.UID) bool {
 
 const endWithin = 5 * time.Second // how long a process of our own may take to end
 
-// Try starts a helper that reads processes, and ends it as Execute does; nil where there is no helper.
+// Try starts a helper that reads processes, and ends it as Execute does; nil where helpers don't exist.
 func (x *Executor) Try() *snapshot.Trial {
 	if x.proc().Reader == nil {
 		return nil

@@ -49,7 +49,7 @@ func (t *target) conclude(o refusal) {
 
 func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 
-// poll waits until a process has ended, with all its threads, or the time is over, and says which have. A zombie has.
+// poll waits until all threads of processes have ended or the timeout, and returns which have ended. Zombies have.
 func poll(targets []*target, timeout time.Duration) ([]bool, error) {
 	polled := make([]unix.PollFd, len(targets))
 	for i, t := range targets {
@@ -71,7 +71,7 @@ func poll(targets []*target, timeout time.Duration) ([]bool, error) {
 }
 
 // reference is one process, however often its PID is reused (pidfd_open(2)). Without pidfds, which Linux before 5.3
-// lacks and filters of system calls may refuse, start is read again right before each signal.
+// lacks and seccomp may refuse, start is read again right before each signal.
 type reference struct {
 	pidfd int // or noPidfd
 	pid   snapshot.PID
@@ -89,7 +89,7 @@ func (r reference) close() {
 
 func (r reference) alive() (bool, error) { return r.proc.Alive(r.pid, r.start) }
 
-// signal sends a signal, or with 0 asks whether it may be sent. ESRCH says that the process has ended.
+// signal sends a signal; 0 asks whether it may be sent. ESRCH means that the process has ended.
 func (r reference) signal(sig unix.Signal) error {
 	if r.pidfd != noPidfd {
 		if err := unix.PidfdSendSignal(r.pidfd, sig, nil, 0); !lacksPidfd(err) {
@@ -105,7 +105,7 @@ func (r reference) signal(sig unix.Signal) error {
 	return unix.Kill(int(r.pid), sig)
 }
 
-// lacksPidfd says whether an error may mean that there are no pidfds here.
+// lacksPidfd says whether an error may mean that pidfds don't work here.
 func lacksPidfd(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
 
 func (x *execution) openTargets(ctx context.Context, items []order.Termination, outcomes []order.Outcome) []*target {
@@ -135,7 +135,7 @@ func (x *execution) openTargets(ctx context.Context, items []order.Termination, 
 	return targets
 }
 
-// checkItem objects to what a valid order never contains, and to what comes too late.
+// checkItem refuses items that a valid order never has, or that are too late.
 func (x *execution) checkItem(ctx context.Context, item *order.Termination) refusal {
 	p := &item.Process
 	switch {

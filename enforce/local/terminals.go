@@ -19,8 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Terminals shows messages to users as write(1) does: on the terminals that belong to them and accept messages
-// (mesg(1): the group may write). Of those that one program shows, such as a tmux server, the last used one gets it.
+// Terminals shows messages to users as write(1) does: on their terminals that accept messages (mesg(1): the group may
+// write). Of terminals that one program shows, such as a tmux server, the last used one gets it.
 type Terminals struct {
 	Dev  string           // where the terminals are; empty for /dev
 	Host string           // named in the message; empty for "this host"
@@ -33,7 +33,7 @@ const (
 	showWithin   = 500 * time.Millisecond // for the terminals of one user
 	inUse        = 10 * time.Minute       // after input a terminal counts as in use: a detached tmux pane has no reader
 
-	// Linux refuses a non-blocking write (EAGAIN) while another process writes to the terminal, and while it is stopped
+	// Linux refuses a non-blocking write (EAGAIN) while another process writes to the terminal, or while it is stopped
 	// (Ctrl-S). So the write is repeated for a short time.
 	maxWriteRetries = 5
 	writeRetryPause = 2 * time.Millisecond
@@ -45,17 +45,16 @@ type terminal struct {
 	device uint64
 }
 
-// held are the users of whom a terminal is still being opened.
+// held are users with a terminal that is still being opened.
 var held sync.Map
 
-// ShownOn is where a text was shown.
 type ShownOn struct {
 	Terminals []string // such as pts/3
 	InUse     bool     // somebody typed on one of them in the last 10 minutes
 }
 
-// Notify shows a text to a user, with control characters escaped. A terminal that accepts no output (Ctrl-S) is
-// skipped. By the line discipline a user can have the kernel hold who opens it: until that ends, the result is zero.
+// Notify shows a text to a user, with control characters escaped. It skips terminals that accept no output (Ctrl-S). By
+// the line discipline a user can have the kernel block the open: until that ends, the result is zero.
 func (t Terminals) Notify(uid snapshot.UID, text string) ShownOn {
 	if _, stuck := held.Load(uid); stuck {
 		return ShownOn{}
@@ -88,7 +87,7 @@ func (t Terminals) Notify(uid snapshot.UID, text string) ShownOn {
 	return ShownOn{}
 }
 
-// of lists the terminals of a user that accept messages, the one used last first.
+// of lists the terminals of a user that accept messages, the last used one first.
 func (t Terminals) of(uid snapshot.UID) []terminal {
 	var list []terminal
 	for _, pattern := range []string{"pts/[0-9]*", "tty[0-9]*"} {
@@ -109,8 +108,8 @@ func (t Terminals) of(uid snapshot.UID) []terminal {
 	return list
 }
 
-// withoutRepeats leaves out what shows the same as an earlier terminal of a user, or as the panes of tmux and screen.
-// Processes of other users are no evidence: those of containers have terminals with the same numbers.
+// withoutRepeats removes terminals that show the same as an earlier one of the user, or as the panes of tmux and
+// screen. Processes of other users prove nothing: those of containers have terminals with the same numbers.
 func withoutRepeats(uid snapshot.UID, list []terminal) []terminal {
 	pids, _ := proc.FS{}.PIDs() // without them each terminal is one of its own
 	shownBy, shows := make(map[uint64]snapshot.PID), make(map[uint64]bool)
@@ -137,7 +136,7 @@ func runsAs(pid snapshot.PID, uid snapshot.UID) bool {
 	return err == nil && own == uid
 }
 
-// The major device numbers of virtual consoles and pseudo-terminals (Documentation/admin-guide/devices.txt).
+// Major device numbers of virtual consoles and pseudo-terminals (Documentation/admin-guide/devices.txt).
 const (
 	majorConsole  = 4
 	majorFirstPTS = 136
@@ -150,7 +149,7 @@ func acceptsMessages(st *unix.Stat_t, uid snapshot.UID) bool {
 		(major == majorConsole || major >= majorFirstPTS && major <= majorLastPTS)
 }
 
-// show writes all of a message to a terminal, if it still belongs to the user after it was opened: numbers are reused.
+// show writes a whole message to a terminal that still belongs to the user after opening: numbers are reused.
 func show(path string, uid snapshot.UID, message []byte) bool {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -181,7 +180,7 @@ func (t Terminals) message(message string) []byte {
 
 func (t Terminals) dev() string { return cmp.Or(t.Dev, "/dev") }
 
-// TerminalOf is the name of a stream's terminal, such as pts/3; empty if it is none.
+// TerminalOf returns the name of a stream's terminal, such as pts/3; empty for none.
 func TerminalOf(stream io.Writer) string {
 	f, ok := stream.(*os.File)
 	if !ok {
@@ -202,7 +201,7 @@ func (t Terminals) now() time.Time {
 	return time.Now()
 }
 
-// Hostname is the name of this host for Terminals, empty if it is not known.
+// Hostname returns the name of this host for Terminals; empty if unknown.
 func Hostname() string {
 	name, _ := os.Hostname()
 	return name

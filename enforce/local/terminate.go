@@ -97,7 +97,7 @@ func (x *execution) escalate(ctx context.Context, targets []*target, last, step 
 	return wait(ctx, signalled, step.Wait, step.Ended)
 }
 
-// signal reads once which processes use devices, then verifies and signals each target. Without a refusal it got it.
+// signal inspects once, then verifies and signals each target. A target without a refusal got the signal.
 func (x *execution) signal(ctx context.Context, targets []*target, step *order.Step) []refusal {
 	if len(targets) == 0 {
 		return nil
@@ -149,8 +149,8 @@ func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, s
 
 const pollInterval = 50 * time.Millisecond // of one call of poll, so that the end of a context is noticed
 
-// wait waits until the targets have ended or the timeout is over, concludes those that ended with status, and returns
-// the others. Its error is why it gave up before.
+// wait waits until the targets have ended or the timeout. It concludes ended ones with status, and returns the others,
+// with an error if it gave up early.
 func wait(ctx context.Context, targets []*target, timeout time.Duration, status order.OutcomeStatus) ([]*target, error) {
 	for deadline := time.Now().Add(timeout); ; {
 		remaining := max(0, time.Until(deadline))
@@ -189,15 +189,15 @@ func (x *execution) notEnded(err error, t *target, step *order.Step) refusal {
 	return because(order.StatusSurvived, "it did not end within %s of %s%s", step.Wait, step.Signal, advice)
 }
 
-// Containers stops containers of this machine; *container.Lookup is one.
+// Containers stops containers of this machine, as *container.Lookup does.
 type Containers interface {
-	// Init returns the container that has this PID as its first process now.
+	// Init returns the container whose first process now has this PID.
 	Init(ctx context.Context, pid snapshot.PID) (container.Running, error)
-	// Stop has a container's engine stop it, and returns when it has stopped.
+	// Stop has the container's engine stop it, and returns once it has stopped.
 	Stop(ctx context.Context, r container.Running, grace time.Duration) error
 }
 
-// findContainer returns the container of which the target is the first process; nil for none, or with t.engineErr.
+// findContainer returns the container whose first process is the target; nil for none, or with t.engineErr.
 func (x *execution) findContainer(ctx context.Context, t *target, now *inspection) *container.Running {
 	listed := now.processes[t.judged.PID]
 	if x.options.Containers == nil || listed == nil || listed.ContainerInfo == nil || !listed.ContainerInfo.Init {
@@ -213,8 +213,8 @@ func (x *execution) findContainer(ctx context.Context, t *target, now *inspectio
 	return &running
 }
 
-// stop has the engine stop the target's container, with SIGKILL in the end: the kernel drops SIGTERM for the first
-// process of a container that doesn't handle it. If it can't, the target gets the signal itself.
+// stop has the engine stop the target's container, finally with SIGKILL: the kernel drops SIGTERM for the first process
+// of a container that doesn't handle it. If the engine can't, the target gets the signal itself.
 func (x *execution) stop(t *target, running container.Running) {
 	t.stopping = &running
 	x.stops.Go(func() {
@@ -293,7 +293,7 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 	}
 }
 
-// byGrace are the targets in groups that are treated alike, the shortest grace first.
+// byGrace groups targets that are treated alike, the shortest grace first.
 func (x *execution) byGrace(targets []*target) (groups [][]*target) {
 	for _, t := range targets {
 		t.grace, t.mayGoOn = t.earlier.Rest(x.steps[0].Wait)

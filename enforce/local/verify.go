@@ -18,8 +18,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// verify objects unless the process to which a target refers is still what was judged. compare reads by PID, which is
-// reused only after its process was reaped. So if the process is there after it, all that was read is of that process.
+// verify refuses a target whose process isn't the judged one any more. compare reads by PID, which is reused only after
+// its process was reaped. So if the process still exists afterwards, all that was read is of that process.
 func (x *execution) verify(t *target, now *inspection) refusal {
 	o := x.compare(t, now)
 	ended, err := poll([]*target{t}, 0)
@@ -100,7 +100,7 @@ func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) r
 	return refusal{}
 }
 
-// refusal is why a process isn't signalled. The zero value is none.
+// refusal is why a process isn't signalled; zero for none.
 type refusal struct {
 	status  order.OutcomeStatus
 	reason  string
@@ -156,9 +156,9 @@ func sendError(err error) refusal {
 
 func notBegun(ctx context.Context) refusal { return failed("not begun: %v", context.Cause(ctx)) }
 
-// checkEnvironment compares the environment that a process is in (see snapshot.Register) with the judged one: its
-// environ may name another one since the inspection. Of a process that counts for its account it doesn't matter. One
-// that was judged as outside any environment, and is outside now, is what was judged, whatever its environ claims.
+// checkEnvironment compares the process's environment (see snapshot.Register) with the judged one: its environ may name
+// another one since the inspection. The environment of a process that counts for its account doesn't matter. A process
+// that was judged as outside, and is outside now, is as judged, whatever its environ claims.
 func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.UID) refusal {
 	listed := now.processes[t.judged.PID]
 	if listed == nil || t.item.Counted { // without one it uses no device any more, see checkDevices
@@ -171,7 +171,7 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 	seen := snapshot.Process{EID: snapshot.Claim(value), Inherited: listed.Inherited}
 	claimed := seen.EID != "" && !(seen.EID != listed.EID && now.registered(t.judged.PID, listed.EID))
 	madeUnreadable := t.judged.Unreadable == nil && (listed.Unreadable.IsByUser() || errors.Is(err, proc.ErrTooLarge))
-	// Otherwise it may be a file server that hangs.
+	// Otherwise a file server may hang.
 	byItself := err == nil || madeUnreadable || errors.Is(err, proc.ErrOverwritten)
 	switch {
 	case errors.Is(err, proc.ErrGone):
@@ -191,7 +191,7 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 	if o.raised() && t.item.Outside() && now.outside(&seen, uid) {
 		return refusal{}
 	}
-	// One that claims nothing, and claimed nothing when it was judged, didn't cause the change, but an ancestor did.
+	// A process that claims nothing, and claimed nothing when judged, didn't cause the change: an ancestor did.
 	caused := claimed || madeUnreadable || seen.EnvOverwritten || t.judged.EnvUnknown ||
 		t.judged.EID != t.judged.Inherited
 	return o.evasiveIf(o.raised() && byItself && caused)
@@ -221,8 +221,8 @@ func checkSameEnvironment(judged, now *snapshot.Process) refusal {
 	return refusal{}
 }
 
-// checkDevices compares the devices in use with those that were judged. Outside any environment a process was judged
-// for each, so one is enough. In one, all must still be in use: the others may be the environment's own.
+// checkDevices compares the devices in use with the judged ones. A process outside of environments was judged for each,
+// so one is enough. In an environment, all must still be in use: the others may be the environment's own.
 func checkDevices(t *target, listed *snapshot.Process) refusal {
 	if o := checkAnyDevice(t.judged, listed); o.raised() || t.item.Outside() {
 		return o
@@ -233,7 +233,7 @@ func checkDevices(t *target, listed *snapshot.Process) refusal {
 	return refusal{}
 }
 
-// checkUnattached objects to a process that ends for devices to which its environment was not attached, if it is now.
+// checkUnattached refuses a process that ends for unattached devices, if its environment is attached to them now.
 func checkUnattached(t *target, now *inspection) refusal {
 	if len(t.item.Unattached) == 0 {
 		return refusal{}
@@ -271,7 +271,7 @@ func unused(freed []snapshot.DeviceIndex) refusal {
 	return changed("it does not use GPU(s) %s any more", text.JoinIndices(freed))
 }
 
-// otherGPU objects to a device that isn't the GPU which the order or, for an attachment in files, root's note names.
+// otherGPU refuses a device that isn't the GPU that the order or, for an attachment in files, root's note names.
 func (x *execution) otherGPU(index snapshot.DeviceIndex, now *inspection, files *state.Files) refusal {
 	uuid := x.gpus[index]
 	if uuid == "" {
@@ -293,8 +293,8 @@ const (
 	mpsControl = "nvidia-cuda-mps-control"
 )
 
-// ProtectedName is the daemon's name (of safety.Protected) for which no rule reports a process, or "". Of a person's
-// process that isn't an MPS server, nothing more is read.
+// ProtectedName is the daemon's name (of safety.Protected) that exempts a process from all rules, or "". For people's
+// processes that aren't MPS servers, it reads nothing more.
 func (x *Executor) ProtectedName(p *snapshot.Process) string {
 	if p.UID == nil || *p.UID >= system.FirstUID() && p.Name != "" && p.Name != mpsServer[:proc.NameLength] &&
 		p.Name != mpsServer {
@@ -307,7 +307,7 @@ func (x *Executor) ProtectedName(p *snapshot.Process) string {
 	return x.protectedBy(stat, *p.UID, nil)
 }
 
-// protectedBy is the name for which a process is protected, unless it is one of the names in unprotected, or "".
+// protectedBy is the name that protects a process, unless it is in unprotected, or "".
 //
 // The owner of a process chooses its name (prctl(2), or a link to the program), and can start the real /usr/sbin/sshd
 // with other code in it (LD_PRELOAD), so neither the name nor the program's path protects. The owner can't choose the
@@ -329,7 +329,7 @@ func (x *Executor) protectedBy(stat proc.Stat, uid snapshot.UID, unprotected []s
 	return ""
 }
 
-// nameOf is a process's protected name, or "": of its program, else of its command, of which the kernel keeps 15 bytes.
+// nameOf is a process's protected name, or "": by its program, or its command, of which the kernel keeps 15 bytes.
 func (x *Executor) nameOf(stat proc.Stat) string {
 	names := safety.Protected()
 	if program := x.proc().Program(stat.PID); slices.Contains(names, program) {
@@ -353,8 +353,8 @@ func (x *Executor) isSystemMPS(server proc.Stat) bool {
 		x.proc().IsInstalledWith(control.PID, mpsServer, server.PID)
 }
 
-// sameNamespace says whether a process is in our own PID namespace. If that can't be read, the process can't be
-// signalled either, and the answer is yes.
+// sameNamespace says whether a process is in our own PID namespace. If that can't be read, the answer is yes: the
+// process can't be signalled either.
 func (x *Executor) sameNamespace(pid snapshot.PID) bool {
 	theirs, err := x.proc().Namespace(pid)
 	if err != nil {

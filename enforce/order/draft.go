@@ -7,20 +7,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Draft collects what is to be done on one host while the rules run.
+// Draft collects the actions on one host while the rules run.
 type Draft struct {
 	UnderWay UnderWay
 
 	terminations map[snapshot.PID]*Termination
 	detachments  map[attachmentKey]*Detachment
-	// ending and detaching are not due yet, with the earliest time when they are.
+	// ending and detaching are actions that aren't due yet, with their earliest time.
 	ending    map[snapshot.PID]time.Time
 	detaching map[attachmentKey]time.Time
 }
 
-// UnderWay is what earlier orders are about that the host is still carrying out. It need not be in the draft.
+// UnderWay are processes and attachments of earlier orders that the host still carries out. Their actions aren't in the
+// draft.
 type UnderWay struct {
-	Orders    int // that go on
+	Orders    int // that still run
 	ending    map[snapshot.PID]snapshot.StartTime
 	detaching map[attachmentKey]bool
 }
@@ -36,7 +37,6 @@ func (u *UnderWay) Detaches(device snapshot.DeviceIndex, eid snapshot.EnvID) boo
 	return u.detaching[attachmentKey{device, eid}]
 }
 
-// Add adds what an order is about.
 func (u *UnderWay) Add(o *Order) {
 	if u.ending == nil {
 		u.ending, u.detaching = make(map[snapshot.PID]snapshot.StartTime), make(map[attachmentKey]bool)
@@ -54,7 +54,7 @@ type attachmentKey struct {
 	eid    snapshot.EnvID
 }
 
-// Terminate puts a process into the order because of a finding, which may be about unattached devices alone.
+// Terminate adds the end of a process because of a finding, which may be only about unattached devices.
 func (d *Draft) Terminate(p *snapshot.Process, because string, unattached ...snapshot.DeviceIndex) {
 	t := item(&d.terminations, p.PID, func() Termination { return Termination{Process: *p, Unattached: unattached} })
 	if len(unattached) == 0 {
@@ -69,18 +69,18 @@ func (d *Draft) Terminates(p *snapshot.Process) bool {
 	return ok || d.UnderWay.Ends(p)
 }
 
-// EndsBy reports whether a process ends anyway, or will by a time; the zero time is now.
+// EndsBy reports whether a process ends anyway by a time; zero is now.
 func (d *Draft) EndsBy(p *snapshot.Process, by time.Time) bool {
 	return d.Terminates(p) || isBy(d.ending, p.PID, by)
 }
 
-// DetachesBy reports whether an environment loses a device anyway, or will by a time; the zero time is now.
+// DetachesBy reports whether an environment loses a device anyway by a time; zero is now.
 func (d *Draft) DetachesBy(device snapshot.DeviceIndex, eid snapshot.EnvID, by time.Time) bool {
 	key := attachmentKey{device, eid}
 	return d.detachments[key] != nil || d.UnderWay.detaching[key] || isBy(d.detaching, key, by)
 }
 
-// TakesNothing reports whether nothing of the host ends or is detached anyway, nor will.
+// TakesNothing reports whether nothing of the host ends or is detached anyway, now or later.
 func (d *Draft) TakesNothing() bool {
 	return d.terminations == nil && d.detachments == nil && d.ending == nil && d.detaching == nil &&
 		d.UnderWay.ending == nil
@@ -91,15 +91,15 @@ func isBy[K comparable](due map[K]time.Time, key K, by time.Time) bool {
 	return ok && !at.After(by)
 }
 
-// ExpectEnd notes when the end of a process will be due.
+// ExpectEnd notes when the end of a process is due.
 func (d *Draft) ExpectEnd(pid snapshot.PID, at time.Time) { expect(&d.ending, pid, at) }
 
-// ExpectDetach notes when a device will be due to be taken from an environment.
+// ExpectDetach notes when a detachment is due.
 func (d *Draft) ExpectDetach(device snapshot.DeviceIndex, eid snapshot.EnvID, at time.Time) {
 	expect(&d.detaching, attachmentKey{device, eid}, at)
 }
 
-// Drop drops what is due.
+// Drop removes due actions.
 func (d *Draft) Drop() { d.terminations, d.detachments = nil, nil }
 
 func expect[K comparable](due *map[K]time.Time, key K, at time.Time) {
@@ -111,7 +111,7 @@ func expect[K comparable](due *map[K]time.Time, key K, at time.Time) {
 	}
 }
 
-// Detach puts a detachment into the order because of a finding.
+// Detach adds a detachment because of a finding.
 func (d *Draft) Detach(device snapshot.DeviceIndex, env *snapshot.Environment, unused bool, because string) {
 	x := item(&d.detachments, attachmentKey{device, env.EID}, func() Detachment {
 		return Detachment{Device: device, Environment: *env, Unused: unused}
@@ -119,7 +119,7 @@ func (d *Draft) Detach(device snapshot.DeviceIndex, env *snapshot.Environment, u
 	x.Because = append(x.Because, because)
 }
 
-// item is the one with a key, made if it is missing.
+// item returns the item of a key, and makes it if missing.
 func item[K comparable, V any](items *map[K]*V, key K, made func() V) *V {
 	if *items == nil {
 		*items = make(map[K]*V)
@@ -130,7 +130,7 @@ func item[K comparable, V any](items *map[K]*V, key K, made func() V) *V {
 	return (*items)[key]
 }
 
-// Order is the draft as an order. The lines are those of the findings, by their ids.
+// Order returns the draft as an order. lines are those of the findings, by ID.
 func (d *Draft) Order(lines map[string]string) Order {
 	o := Order{
 		Terminate: slices.Grow([]Termination(nil), len(d.terminations)),

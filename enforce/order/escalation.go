@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Options are how an order is carried out. agent.ExecuteRequest has them as they are; a host with 1.4.3 knows none.
+// Options are how an order is carried out. agent.ExecuteRequest contains them; a host with 1.4.3 knows none.
 type Options struct {
 	GraceMS int64 `json:"grace_ms"` // for processes to end after SIGTERM; 0 for the host's own
 	Kill    bool  `json:"kill"`     // SIGKILL follows then
@@ -16,15 +16,15 @@ type Options struct {
 }
 
 const (
-	// DefaultGrace is how long a host gives processes if the order leaves that to it.
+	// DefaultGrace is the grace of an order without one.
 	DefaultGrace = 10 * time.Second
 	// MaxGrace is the longest grace that a host accepts.
 	MaxGrace = time.Hour
-	// KillWait is how long a process has to end after SIGKILL: it takes seconds to free a large GPU's memory.
+	// KillWait is how long a process may take to end after SIGKILL: freeing a large GPU's memory takes seconds.
 	KillWait = 10 * time.Second
 )
 
-// Step is a signal, and how long a process has to end then.
+// Step is a signal, and how long a process then has to end.
 type Step struct {
 	Signal string // its name
 	Verb   string // of the line that says that it was sent
@@ -33,7 +33,7 @@ type Step struct {
 	Advice string        // if it doesn't, and no step follows
 }
 
-// Steps are what a process gets until it ends, one after the other.
+// Steps are what a process gets, one after the other, until it ends.
 func (o *Options) Steps() []Step {
 	grace := cmp.Or(time.Duration(o.GraceMS)*time.Millisecond, DefaultGrace)
 	ignores := "it ignores that or takes longer: kill: true in the policy ends it"
@@ -45,7 +45,7 @@ func (o *Options) Steps() []Step {
 	return steps
 }
 
-// Lasts is how long a host waits at most for processes to end.
+// Lasts is the longest time that a host waits for processes to end.
 func (o *Options) Lasts() (d time.Duration) {
 	for _, step := range o.Steps() {
 		d += step.Wait
@@ -53,7 +53,7 @@ func (o *Options) Lasts() (d time.Duration) {
 	return d
 }
 
-// Check refuses what a host doesn't accept.
+// Check refuses options that a host doesn't accept.
 func (o *Options) Check() error {
 	if o.GraceMS < 0 || o.GraceMS > MaxGrace.Milliseconds() {
 		return fmt.Errorf("a grace of %d ms: it is 0 to %s", o.GraceMS, MaxGrace)
@@ -61,7 +61,7 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// OutcomeStatus is what came of one item of an Order. The texts appear in JSON.
+// OutcomeStatus is the outcome of one item of an Order. The texts appear in JSON.
 type OutcomeStatus string
 
 const (
@@ -75,7 +75,7 @@ const (
 	StatusDetached    OutcomeStatus = "detached"     // the attachment was removed
 	StatusNotAttached OutcomeStatus = "not-attached" // there was no such attachment any more
 	StatusFailed      OutcomeStatus = "failed"       // it was tried and the system refused (see the reason)
-	// StatusUnknown: the connection was lost while the order ran. It is never sent again; the next cycle judges a fresh
+	// StatusUnknown: the connection was lost while the order ran. It isn't sent again; the next cycle judges a fresh
 	// snapshot.
 	StatusUnknown OutcomeStatus = "unknown"
 )
@@ -93,10 +93,9 @@ func (s OutcomeStatus) Ended() bool {
 	return s == StatusTerminated || s == StatusKilled || s == StatusSignalled
 }
 
-// Known reports whether s is one of the above.
 func (s OutcomeStatus) Known() bool { return s.IsOver() || slices.Contains(OfProcesses(), s) }
 
-// IsOver reports whether there is certainly nothing left of the item.
+// IsOver reports whether certainly nothing is left of the item.
 func (s OutcomeStatus) IsOver() bool {
 	return s.Ended() && s != StatusSignalled || s == StatusGone || s == StatusDetached || s == StatusNotAttached
 }

@@ -9,23 +9,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// MaxBytes is how long an order may be that is read: far more than a host of 1024 devices needs.
+// MaxBytes is the maximum size of an order: far more than a host of 1024 devices needs.
 const MaxBytes = 16 << 20
 
 const maxDevices = 1024 // one more than the highest device index that the codec of package snapshot reads
 
-// order143 has the keys of 1.4.3, which decodes an object by its exact set of keys: nothing may be added.
+// order143 has the keys of 1.4.3, which accepts exactly these: nothing may be added.
 type order143 struct {
 	Terminate json.RawMessage            `json:"terminate"` // {"processes": […]}; in our own format the list alone
 	Detach    map[string]json.RawMessage `json:"detach"`    // {"<device index>": {"envs": […]}}
 }
 
-// nativeOrder is an order in the format of our own hosts and controllers. Keys may be added.
+// nativeOrder is an order in our own format. Keys may be added.
 type nativeOrder struct {
 	order143
-	Outside []snapshot.PID `json:"outside"`           // of Terminate
-	Counted []snapshot.PID `json:"counted,omitempty"` // likewise
-	// Unattached are those of Terminate.
+	Outside    []snapshot.PID                          `json:"outside"`           // of Terminate
+	Counted    []snapshot.PID                          `json:"counted,omitempty"` // likewise
 	Unattached map[snapshot.PID][]snapshot.DeviceIndex `json:"unattached,omitempty"`
 	// GPUs are the UUIDs of the devices. Older controllers send none.
 	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID `json:"gpus,omitempty"`
@@ -34,7 +33,7 @@ type nativeOrder struct {
 }
 
 // Encode143 writes an order as `genv usage execute` of 1.4.3 reads it: one line, without a newline, start times, grace,
-// SIGKILL, names or finding ids. Unknown environments or memory are an error (see Process.Expressible).
+// SIGKILL, names or finding IDs. Unknown environments or memory are an error (see Process.Expressible).
 func Encode143(o Order) ([]byte, error) {
 	if p := snapshot.Find(o.processes(), func(p *snapshot.Process) bool { return !p.Expressible() }); p != nil {
 		return nil, fmt.Errorf("encode order: process %d has an unknown environment or memory, which the 1.4.3 format "+
@@ -47,7 +46,8 @@ func Encode143(o Order) ([]byte, error) {
 	return snapshot.Marshal(d)
 }
 
-// EncodeNative writes what is to be done, with all that is known of the processes, without Options, ID and reasons.
+// EncodeNative writes the items of an order with all that is known of the processes, but without Options, ID and
+// reasons.
 func EncodeNative(o Order) ([]byte, error) {
 	shared, err := o.document143(snapshot.EncodeNativeProcesses)
 	if err != nil {
@@ -104,8 +104,8 @@ func (o *Order) document143(encode func([]snapshot.Process) ([]byte, error)) (d 
 	return d, nil
 }
 
-// Decode143 reads what a controller of 1.4.3, or Encode143, wrote, and sorts the items. An error wraps
-// snapshot.ErrInvalid and names the place, and then nothing of the order may be carried out.
+// Decode143 reads an order of a 1.4.3 controller or Encode143, and sorts the items. An error wraps snapshot.ErrInvalid
+// and names the place; then nothing of the order may be carried out.
 func Decode143(data []byte) (Order, error) {
 	var d order143
 	if err := checkSize(data); err != nil {
@@ -117,7 +117,7 @@ func Decode143(data []byte) (Order, error) {
 	return d.order(snapshot.DecodeProcesses)
 }
 
-// DecodeNative reads what EncodeNative wrote, as Decode143 does.
+// DecodeNative reads an order of EncodeNative, with the errors of Decode143.
 func DecodeNative(data []byte) (Order, error) {
 	var d nativeOrder
 	if err := checkSize(data); err != nil {
@@ -191,14 +191,14 @@ func (d *order143) order(decode func([]byte) ([]snapshot.Process, error)) (o Ord
 	return o, nil
 }
 
-// AllReasons are the Reasons of all items, in the order of their outcomes. They are sent next to an order.
+// AllReasons are the Reasons of all items, in the order of outcomes. They are sent beside an order.
 type AllReasons struct {
 	Because  [][]string `json:"because,omitempty"` // the findings as people read them
 	Findings [][]string `json:"findings,omitempty"`
 	Judged   [][]string `json:"judged,omitempty"`
 }
 
-// Reasons are those of all items.
+// Reasons returns those of all items.
 func (o *Order) Reasons() (all AllReasons) {
 	for _, r := range o.reasons() {
 		all.Because, all.Findings = append(all.Because, r.Why), append(all.Findings, r.Because)
@@ -212,7 +212,7 @@ func (o *Order) Reasons() (all AllReasons) {
 	return all
 }
 
-// SetReasons sets what Reasons gave; nothing when it is of another order.
+// SetReasons sets the reasons, unless they are of another order.
 func (o *Order) SetReasons(all AllReasons) {
 	items := o.reasons()
 	for i, r := range items {

@@ -1,12 +1,12 @@
-// Package order has what one host is to do about findings (Order), what came of it (Outcome), and how controllers send
-// orders to hosts: in the format of genv 1.4.3, and in our own, which has all that is known of processes.
+// Package order has what one host has to do about findings (Order), the result (Outcome), and the formats in which
+// controllers send orders to hosts: that of genv 1.4.3, and our own, which has all that is known of processes.
 //
 //	var d order.Draft // while rules are applied
 //	d.Terminate(process, findingID)
 //	data, err := order.EncodeNative(d.Order(lines))
 //	o, err := order.DecodeNative(data)
 //
-// All that is read is checked; an error wraps snapshot.ErrInvalid, and then nothing may be carried out.
+// All input is checked. An error wraps snapshot.ErrInvalid, and then nothing may be carried out.
 package order
 
 import (
@@ -19,31 +19,30 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Order is what one host is to do: first the detachments, so that no process starts again there, then the terminations.
+// Order is what one host has to do: first detach, so that no process starts there again, then terminate.
 type Order struct {
 	Terminate []Termination // in ascending order of PID
 	Detach    []Detachment  // in order of device, then environment
 
 	Options
 
-	// GPUs are the UUIDs of the devices that it names, if known: an index that moved is left alone. Not for 1.4.3.
+	// GPUs are the UUIDs of its devices, if known: the host skips an index that moved. Not for 1.4.3.
 	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID
 
 	ID string // what the controller's log calls it; empty for none
 }
 
-// OfHost is the order of one host.
 type OfHost struct {
 	Host  snapshot.Hostname
 	Order Order
 }
 
-// Termination names a process as it was judged: PID, start time, devices, environment. The host signals no other one.
+// Termination names a process as judged: PID, start time, devices, environment. The host signals no other one.
 type Termination struct {
 	Process snapshot.Process
 	Reasons
 
-	// Unattached are the devices for which alone it ends, if they still aren't attached to its environment then.
+	// Unattached are the only devices for which it ends, if they still aren't attached to its environment then.
 	Unattached []snapshot.DeviceIndex
 
 	Counted         bool  // it ends for what its account uses, whatever its environment is
@@ -58,14 +57,14 @@ type Detachment struct {
 	Reasons
 }
 
-// Reasons are why something is in an order.
+// Reasons are why an item is in an order.
 type Reasons struct {
 	Because []string // ids of the findings
 	Why     []string // the findings as people read them
 	Judged  []string // the lines of the snapshot that were judged: see audit.Explain
 }
 
-// Name sets the GPUs of an order by the devices of its host.
+// Name sets GPUs from the devices of the host.
 func (o *Order) Name(devices []snapshot.Device) {
 	named := make(map[snapshot.DeviceIndex]bool)
 	for i := range o.Terminate {
@@ -84,10 +83,8 @@ func (o *Order) Name(devices []snapshot.Device) {
 	}
 }
 
-// Empty says that there is nothing to do.
 func (o Order) Empty() bool { return len(o.Terminate) == 0 && len(o.Detach) == 0 }
 
-// Sort puts the items into their order.
 func (o *Order) Sort() {
 	slices.SortFunc(o.Terminate, func(a, b Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
 	slices.SortFunc(o.Detach, func(a, b Detachment) int {
@@ -98,12 +95,12 @@ func (o *Order) Sort() {
 // String is the line that 1.4.3 prints when it signals the process.
 func (t Termination) String() string { return "Terminating " + t.Object() }
 
-// Raw is String as 1.4.3 itself prints it, with the id that the process claims: for comparing, not for showing.
+// Raw is String exactly as 1.4.3 prints it, with the ID that the process claims: for comparisons, not for display.
 func (t Termination) Raw() string {
 	return "Terminating " + t.objectFrom(cmp.Or(string(t.Process.EID), snapshot.NoEnvironment))
 }
 
-// Object is the process in words. The environment is "N/A" if it ends because it is in none, whatever it claims.
+// Object is the process in words. The environment is "N/A" if the process ends for being in none, whatever it claims.
 func (t Termination) Object() string {
 	if t.Outside() {
 		return t.objectFrom(snapshot.NoEnvironment)
@@ -120,7 +117,7 @@ func (t Termination) objectFrom(environment string) string {
 // String is the line that 1.4.3 prints when it removes the attachment.
 func (d Detachment) String() string { return "Detaching " + d.Object() }
 
-// Raw is String as 1.4.3 itself prints it, with names as users wrote them: for comparing, not for showing.
+// Raw is String exactly as 1.4.3 prints it, with unescaped names: for comparisons, not for display.
 func (d Detachment) Raw() string {
 	return "Detaching " + d.objectOf(func(name string) string { return name })
 }
@@ -134,8 +131,8 @@ func (d Detachment) objectOf(show func(string) string) string {
 	return fmt.Sprintf("environment %s of user %s from device %s", show(string(e.EID)), show(user), d.Device)
 }
 
-// Outside reports whether the process ends because it is in no environment. 1.4.3 ends one without an id for nothing
-// else.
+// Outside reports whether the process ends for being in no environment: the only reason of 1.4.3 to end one without an
+// ID.
 func (t *Termination) Outside() bool {
 	if t.InNoEnvironment != nil {
 		return *t.InNoEnvironment
@@ -146,16 +143,16 @@ func (t *Termination) Outside() bool {
 	return slices.ContainsFunc(t.Because, func(id string) bool { return strings.HasPrefix(id, RuleOutside+"/") })
 }
 
-// MayBeJudged reports whether enough was known of the environment of the process.
+// MayBeJudged reports whether enough was known of the process's environment.
 func (t *Termination) MayBeJudged() bool {
 	p := &t.Process
 	return t.Counted || !p.EnvUnknown || p.EID == "" && (p.EnvOverwritten || p.Unreadable.IsByUser())
 }
 
-// RuleOutside is the name of the rule about processes in no environment.
+// RuleOutside is the rule about processes in no environment.
 const RuleOutside = "non-env-processes"
 
-// Outcome is what came of a termination (PID is set) or a detachment (PID is 0; Device and EID say which).
+// Outcome is the result of a termination (PID is set) or a detachment (Device and EID are).
 type Outcome struct {
 	PID    snapshot.PID         `json:"pid,omitempty"`
 	Device snapshot.DeviceIndex `json:"device"`
@@ -164,7 +161,7 @@ type Outcome struct {
 	Reason string               `json:"reason,omitempty"` // plain English, for refused, changed and failed
 }
 
-// ItemOf is the item that an outcome is about; both are nil if the order has none.
+// ItemOf returns the item of an outcome; nil, nil if the order doesn't have it.
 func (o *Order) ItemOf(outcome Outcome) (*Termination, *Detachment) {
 	if outcome.PID != 0 {
 		return snapshot.Find(o.Terminate, func(t *Termination) bool { return t.Process.PID == outcome.PID }), nil

@@ -1,12 +1,12 @@
-// Package ending keeps the list of a host's processes that were asked to end, by whom, and until when. So a process gets
-// SIGTERM once, and one grace, also if another controller takes over.
+// Package ending keeps the list of a host's processes that were asked to end, by whom, and until when. So a process
+// gets SIGTERM and a grace only once, even if another controller takes over.
 //
 //	register := &ending.Register{Path: ending.Path(os.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}
 //	end, earlier, err := register.Begin(ending.EndRequest{By: controller, Order: id, Grace: grace}, processes)
 //	// earlier[i] is nil: processes[i] may be asked now
 //	err = end(signalled)
 //
-// The list is about processes of this boot, so it isn't synced. It is written before a signal, and again after it.
+// The list is about this boot, so it isn't synced. It is written before a signal, and again afterwards.
 package ending
 
 import (
@@ -25,20 +25,20 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// Register is the list of a host. It is safe for concurrent use, by other processes too.
+// Register is the list of a host. It is safe for concurrent use, also by several processes.
 type Register struct {
 	Path      string // of the file: see Path
 	BootID    string // the list of another boot is dropped
 	SinceBoot func() (time.Duration, error)
 }
 
-// Path is the file of the list: in root's run folder.
+// Path returns the file of the list, in root's run folder.
 func Path(getenv func(string) string) string {
 	return filepath.Join(disk.RunDir(getenv), disk.RootFile(getenv, "asked"))
 }
 
-// Begin notes the processes that are to be asked to end. Those with an Earlier must not be asked again. The caller
-// passes to end which processes got the signal: the next order may ask the others. After an error nothing is noted.
+// Begin notes the processes that will be asked to end. Those with an Earlier must not be asked again. The caller passes
+// the processes that got the signal to end: the next order may ask the others. After an error nothing is noted.
 func (r *Register) Begin(request EndRequest, processes []proc.ID) (
 	end func(signalled []proc.ID) error, _ []*Earlier, _ error,
 ) {
@@ -67,7 +67,7 @@ func (r *Register) Begin(request EndRequest, processes []proc.ID) (
 	return end, found, err
 }
 
-// short replaces an id of any length; "" for none.
+// short replaces an ID of any length; "" for none.
 func short(id string) string {
 	if id == "" {
 		return ""
@@ -88,7 +88,7 @@ const (
 	lockWithin = time.Second // how long another genv may hold the lock: it only writes a small file
 )
 
-// update changes the list, which change may overwrite.
+// update changes the list. change may overwrite its argument.
 func (r *Register) update(change func(list []endingProcess, now time.Duration) []endingProcess) (err error) {
 	defer func() {
 		if err != nil {
@@ -117,7 +117,7 @@ func (r *Register) update(change func(list []endingProcess, now time.Duration) [
 	return note.Put(dir, endingList{schema, r.BootID, change(known.Processes, now)})
 }
 
-// errOver means that a list is replaced: it is of another boot, or damaged.
+// errOver means that a list is of another boot, or damaged, and is replaced.
 var errOver = errors.New("not a list of this boot")
 
 func (r *Register) check(f *endingList) error {
@@ -127,10 +127,10 @@ func (r *Register) check(f *endingList) error {
 	return folder.CheckSchema(f.Schema, schema)
 }
 
-// Authority is by what right an order is carried out.
+// Authority is the right to carry out an order.
 type Authority struct {
 	Name string // of the controller; "" if it isn't known
-	// Hold keeps other controllers from taking its place until release is called, or says that one has. nil: none can.
+	// Hold keeps other controllers from replacing this one until release is called; an error if one has. nil: none can.
 	Hold func() (release func(), err error)
 }
 
@@ -141,14 +141,14 @@ type EndRequest struct {
 	Grace time.Duration
 }
 
-// Earlier is what another order has asked a process, at the time of a request.
+// Earlier is an earlier order's request to a process, at the time of a new request.
 type Earlier struct {
 	Ago  time.Duration // since when it was asked
 	Left time.Duration // until the end of its grace; negative once that is over
 	Sent bool          // the process got the signal; otherwise the genv that was to send it may have been killed before
 }
 
-// Rest is how long an order waits for a process, and whether its next step may follow: only after SIGTERM and all of its
+// Rest is how long an order waits for a process, and whether its next step may follow: only after SIGTERM and its whole
 // grace. A nil Earlier means that the order itself asked.
 func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayGoOn bool) {
 	if e == nil {
@@ -157,7 +157,7 @@ func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayGoOn bool) {
 	return max(0, min(grace, e.Left)), e.Sent && e.Left <= grace
 }
 
-// endingProcess is a process that was asked to end. Times are those since the boot.
+// endingProcess is a process that was asked to end. Times are since the boot.
 type endingProcess struct {
 	proc.ID
 	Turn  string        `json:"turn"` // names the execution
@@ -169,12 +169,12 @@ type endingProcess struct {
 }
 
 const (
-	// after is how long after its grace no other controller asks a process: so long one leaves alone what survived.
+	// after is how long after its grace other controllers leave a survivor alone: as long as the first controller does.
 	after      = time.Minute
 	maxEntries = 4096 // of the list; the processes that are asked when it is full may be asked twice
 )
 
-// earlier is what is in the way of a request, by a process's entries, the latest last; nil if it may be asked.
+// earlier returns the earlier request, from the process's entries, the latest last; nil if it may be asked.
 func earlier(entries []*endingProcess, r *EndRequest, now time.Duration) *Earlier {
 	if len(entries) == 0 {
 		return nil
@@ -197,7 +197,7 @@ func with(list []endingProcess, r *EndRequest, turn string, processes []proc.ID,
 	return list
 }
 
-// signalled notes which processes of a turn got the signal, of which the grace begins now, and forgets the others.
+// signalled marks the processes of a turn that got the signal, with the grace beginning now, and removes the others.
 func signalled(list []endingProcess, turn string, processes []proc.ID, now time.Duration) []endingProcess {
 	got := make(map[proc.ID]bool, len(processes))
 	for _, p := range processes {
