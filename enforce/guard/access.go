@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 )
 
-// registration names an environment: in a file that all users write, an id may occur twice.
+// registration names an environment: in a file that all users write, an ID may occur twice.
 type registration struct {
 	EID snapshot.EnvID
 	UID snapshot.UID
@@ -21,7 +21,7 @@ type access struct {
 	Devices []Device // all, and why some are not guarded
 }
 
-// accessOf decides who may open what, by what was observed. What is unknown is allowed.
+// accessOf decides who may open what. What is unknown is allowed.
 func accessOf(e *observation, devices []hardware.BusDevice, o *Order, exempt []snapshot.UID) access {
 	p := access{Allowed: map[snapshot.UID]Minors{}}
 	for i := range devices {
@@ -70,7 +70,7 @@ func (e *observation) judged(d *hardware.BusDevice, o *Order) Device {
 	return out
 }
 
-// owners are the guarded users of environments by id. An id that occurs twice has each proven user.
+// owners are the guarded users of environments, by ID. An ID that occurs twice has each proven user.
 func (e *observation) owners(first snapshot.UID) map[snapshot.EnvID][]snapshot.UID {
 	owners := make(map[snapshot.EnvID][]snapshot.UID, len(e.files.Environments))
 	for i := range e.files.Environments {
@@ -93,7 +93,7 @@ func (p access) with(before map[snapshot.UID]Minors) access {
 	return p
 }
 
-// LastGPU is the highest GPU's minor of major 195: 254 is nvidia-modeset, 255 is nvidiactl.
+// LastGPU is the highest minor of a GPU of major 195: 254 is nvidia-modeset, 255 is nvidiactl.
 const LastGPU = 253
 
 // Minors is a set of minors of NVIDIA devices, 0 to LastGPU.
@@ -115,19 +115,16 @@ func MinorsOf(minors ...int) (m Minors) {
 	return m
 }
 
-// Add puts a minor into the set.
 func (m *Minors) Add(minor int) {
 	if minor >= 0 && minor <= LastGPU {
 		m[minor/64] |= 1 << (minor % 64)
 	}
 }
 
-// Has says whether the minor is in the set.
 func (m Minors) Has(minor int) bool {
 	return minor >= 0 && minor < 256 && m[minor/64]&(1<<(minor%64)) != 0
 }
 
-// Or is the union of m and other.
 func (m Minors) Or(other Minors) Minors {
 	for i := range m {
 		m[i] |= other[i]
@@ -135,7 +132,6 @@ func (m Minors) Or(other Minors) Minors {
 	return m
 }
 
-// Len is how many minors are in the set.
 func (m Minors) Len() (n int) {
 	for _, word := range m {
 		n += bits.OnesCount64(word)

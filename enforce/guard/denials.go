@@ -23,7 +23,7 @@ type Denial struct {
 	Count  uint64       `json:"count"`  // at least
 	Denied bool         `json:"denied"` // false if the guard only watched
 	UID    snapshot.UID `json:"uid"`
-	// Subordinate says that the last process had a subordinate uid of that account.
+	// Subordinate: the last process had a subordinate uid of that account.
 	Subordinate bool                  `json:"subordinate,omitempty"`
 	PID         snapshot.PID          `json:"pid,omitempty"`  // of the last one; 0 if unknown
 	Name        string                `json:"name,omitempty"` // as the process calls itself
@@ -42,7 +42,7 @@ type Denials struct {
 
 const (
 	DenialWithin = time.Minute // the time in which opens of a user, device and kind count as one denial
-	// MaxDenials limits all denials that are kept, and MaxDenialsOfUser those of one user.
+	// MaxDenials limits the kept denials, and MaxDenialsOfUser those of one user.
 	MaxDenials       = 1024
 	MaxDenialsOfUser = 128
 )
@@ -64,7 +64,7 @@ func (l *Denials) Add(open Denial, now time.Time) (_ Denial, isNew bool) {
 	return d, isNew
 }
 
-// makeRoom removes, if there are too many, the oldest denial of the user with the most.
+// makeRoom removes, if there are too many, the oldest denial of the user with most.
 func (l *Denials) makeRoom() {
 	counts := map[snapshot.UID]int{}
 	for i := range l.Denials {
@@ -86,7 +86,7 @@ func (l *Denials) makeRoom() {
 	l.Dropped++
 }
 
-// Recent is how many opens were denied in the last hour, or would have been.
+// Recent counts the opens of the last hour that were denied, or would have been.
 func (l *Denials) Recent(now time.Time) (n uint64) {
 	for i := range l.Denials {
 		if l.Denials[i].RecentAt(now) {
@@ -96,7 +96,6 @@ func (l *Denials) Recent(now time.Time) (n uint64) {
 	return n
 }
 
-// RecentAt says whether the denial is one of the last hour.
 func (d *Denial) RecentAt(now time.Time) bool { return now.Sub(d.Last) < time.Hour }
 
 const (
@@ -105,7 +104,6 @@ const (
 	maxDenialsFile = 4 << 20 // bytes
 )
 
-// NewDenials is an empty list.
 func NewDenials() Denials { return Denials{Schema: denialsSchema, Denials: []Denial{}} }
 
 var denialsNote = folder.Note[Denials]{
@@ -172,9 +170,9 @@ func (d *denialWriter) end() {
 	d.writing.Wait()
 }
 
-// take handles the kernel's events one after the other: the kernel keeps and counts those that wait.
+// take handles the kernel's events one after the other: the kernel keeps and counts waiting ones.
 func (d *denialWriter) take(e DeviceOpen) {
-	// Root's without a PID would be those of every look's nvidia-smi.
+	// Root's opens without a PID would be those of every look's nvidia-smi.
 	if e.Kind != Denied && (e.PID != 0 || e.UID != 0) {
 		d.opens.Add(e.PID)
 	}

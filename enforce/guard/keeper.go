@@ -1,5 +1,5 @@
-// Package guard keeps the kernel guard of a host: it tells the program in the kernel (package kernel) who may open
-// what, as long as the last order holds.
+// Package guard keeps the kernel guard of a host: it tells the program in the kernel (package kernel) who may open what
+// while an order holds.
 //
 //	order := guard.Order{Mode: guard.Enforce, LeaseMS: 60_000, By: "alice"}
 //	given, err := guard.GiveOrder("/run/genv", order, "", at)
@@ -9,13 +9,13 @@
 //	k := guard.Keeper{RunDir: "/run/genv", Open: …, Read: …, Devices: …}
 //	err := k.Run(ctx)
 //
-// One Keeper at a time, which holds guard.lock, works on a host. It follows the state files, the order and the veto
-// with inotify, and looks every second for what it missed. It never runs nvidia-smi, and reads what may hang, such as
-// files of users and of the driver, apart from what renews the lease.
+// Only one Keeper works on a host: it holds guard.lock. It follows the state files, the order and the veto with
+// inotify, and checks every second for missed changes. It never runs nvidia-smi, and reads what may hang, such as files
+// of users and of the driver, apart from the renewal of the lease.
 //
-// An order (guard-order.json) has a lease, and is renewed by giving it again. Without a valid order everything opens.
-// guard.json says what the guard does, guard-denials.json what was denied, and guard-opens.json who else opened a
-// device (watch.OpenLog).
+// An order (guard-order.json) has a lease, and is renewed by giving it again. Without a valid order all opens are
+// allowed. guard.json has the guard's status, guard-denials.json the denials, and guard-opens.json other opens of
+// devices (watch.OpenLog).
 package guard
 
 import (
@@ -42,15 +42,15 @@ type Keeper struct {
 	Open   func() (Kernel, error) // attaches the guard, or takes over the pinned one
 	Remove func() error           // ends a pinned one at once, whoever attached it
 
-	// Place is where the state files are now, and whether only root may write them: then they name the true owners.
-	// With an error they say nothing.
+	// Place is where the state files are now, and whether only root may write them, so that they name the true owners.
+	// With an error they prove nothing.
 	Place func() (dir string, owned bool, err error)
 	// Read returns the state files without ended processes, as disk.Store.Read does.
 	Read     func(ctx context.Context) (state.Files, error)
 	Process  func(snapshot.PID) system.ProcessStatus
 	Devices  func() ([]hardware.BusDevice, error) // the host's devices with their minors. It may hang.
 	Accounts *proc.Accounts                       // those of the uids that open devices; nil for this machine's
-	// UserID finds a user's uid; found is false if there certainly is none.
+	// UserID finds a user's uid; found is false if the user certainly doesn't exist.
 	UserID func(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error)
 	Denied func(d Denial)     // gets each new denial, if set, one at a time. The list waits for it.
 	Clock  func() (At, error) // the present time; nil for the machine's clocks
@@ -81,7 +81,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return s.run(ctx)
 }
 
-// lock waits for the lock; without an error or a lock, ctx has ended.
+// lock waits for the lock; nil, nil when ctx has ended.
 func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
 	for waits := false; ctx.Err() == nil; waits = true {
 		lock, err := tryLock(k.RunDir)
@@ -103,7 +103,7 @@ func TryLock(runDir string) (*os.File, error) {
 	return lock, folder.Ignore(err, folder.ErrLocked)
 }
 
-// tryLock waits for lockPause: a program that a process starts shares its locks until it runs.
+// tryLock waits for lockPause: a program that a process starts shares its locks until exec.
 func tryLock(runDir string) (*os.File, error) {
 	dir, err := folder.MakePublic(runDir)
 	if err != nil {
@@ -113,7 +113,7 @@ func tryLock(runDir string) (*os.File, error) {
 	return dir.Lock(lockFile, lockPause)
 }
 
-// Now is what the clocks of this machine show.
+// Now reads the clocks of this machine.
 func Now() (At, error) {
 	since, err := proc.SinceBoot()
 	if err != nil {
@@ -126,7 +126,7 @@ func Now() (At, error) {
 	return At{Time: time.Now(), BootID: boot, SinceBoot: since}, nil
 }
 
-// loaded is the open guard in the kernel, and what was written to it last.
+// loaded is the open guard in the kernel, and what was last written to it.
 type loaded struct {
 	Kernel
 	stop     func()                  // ends the reading of events
@@ -164,7 +164,7 @@ func (s *lockedKeeper) open(ctx context.Context) (*loaded, error) {
 	return g, nil
 }
 
-// release gives up the guard in the kernel, and leaves it as it is.
+// release gives up the guard in the kernel, which stays as it is.
 func (s *lockedKeeper) release() {
 	if s.loaded == nil {
 		return
@@ -186,7 +186,7 @@ func (g *loaded) allowed() map[snapshot.UID]Minors {
 	return g.left
 }
 
-// write writes what is new in a plan to the kernel: permissions before what they are exceptions from.
+// write writes changes of a plan to the kernel: permissions before what they are exceptions from.
 func (g *loaded) write(p access) error {
 	err := g.SetAllowed(p.Allowed)
 	if g.full = errors.Is(err, ErrFull); err != nil && !g.full {
@@ -239,7 +239,7 @@ type Control struct {
 	FirstUID snapshot.UID  // not 0: the first uid that is guarded; users below it are never denied
 }
 
-// KernelState is what the guard in the kernel does at this moment.
+// KernelState is what the guard in the kernel does now.
 type KernelState struct {
 	Control        // Lease is what is left of it
 	Dir     string // of the pins; empty if there are none
@@ -257,8 +257,8 @@ const (
 	Opened                        // an allowed open
 )
 
-// DeviceOpen is an open, or access(2) with R_OK or W_OK, of a guarded device by an ordinary user; Opened also by root. At
-// most ten a second are reported of a kind, device and user (of Opened, process where it is known).
+// DeviceOpen is an open, or access(2) with R_OK or W_OK, of a guarded device by an ordinary user; Opened also by root.
+// At most ten a second are reported of a kind, device and user (of Opened, process if known).
 type DeviceOpen struct {
 	Kind  OpenKind
 	UID   snapshot.UID // real, in the initial user namespace

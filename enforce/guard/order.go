@@ -24,10 +24,10 @@ const (
 	maxIndex  = 1023 // of a device, as in the state files
 )
 
-// Order is what the guard of a host shall do.
+// Order is what the guard of a host has to do.
 type Order struct {
 	Mode Mode `json:"mode"`
-	// FirstUID is the first uid that is guarded; 0 is the host's (system.FirstUID).
+	// FirstUID is the first guarded uid; 0 for the host's (system.FirstUID).
 	FirstUID snapshot.UID `json:"first_uid,omitempty"`
 	// Exempt users may open every GPU, and every user may open exempt GPUs.
 	ExemptUsers   []snapshot.Username    `json:"exempt_users,omitempty"`
@@ -45,7 +45,7 @@ type Order struct {
 	ends   time.Duration // since boot
 }
 
-// Lease is how long the order holds without a renewal; it has no meaning in mode off.
+// Lease is how long the order holds without a renewal; meaningless in mode off.
 func (o *Order) Lease() time.Duration { return time.Duration(o.LeaseMS) * time.Millisecond }
 
 // Check refuses an order that no host could carry out. The error wraps snapshot.ErrInvalid.
@@ -85,7 +85,7 @@ func invalidOrder(format string, args ...any) error {
 	return fmt.Errorf("%w: an order for the guard: "+format, append([]any{snapshot.ErrInvalid}, args...)...)
 }
 
-// First is the first uid that is guarded.
+// First is the first guarded uid.
 func (o *Order) First() snapshot.UID { return cmp.Or(o.FirstUID, system.FirstUID()) }
 
 // ExemptsDevice says whether anyone may open a device. If all exempt ones have UUIDs, indices, which move, don't count.
@@ -111,7 +111,6 @@ var modeNames = [...]string{Off: "off", Watch: "watch", Enforce: "enforce"}
 // Modes are the names of all modes, for help and completion.
 func Modes() []string { return slices.Clone(modeNames[:]) }
 
-// ParseMode returns the mode of this name.
 func ParseMode(name string) (Mode, error) {
 	if m := slices.Index(modeNames[:], name); m >= 0 {
 		return Mode(m), nil
@@ -119,10 +118,8 @@ func ParseMode(name string) (Mode, error) {
 	return Off, fmt.Errorf("%q: expected off, watch or enforce", name)
 }
 
-// Valid says whether m is one of the modes.
 func (m Mode) Valid() bool { return m >= Off && int(m) < len(modeNames) }
 
-// String is the name of the mode.
 func (m Mode) String() string {
 	if !m.Valid() {
 		return fmt.Sprintf("mode %d", int(m))
@@ -130,7 +127,7 @@ func (m Mode) String() string {
 	return modeNames[m]
 }
 
-// MarshalText writes the mode's name; other values are an error.
+// MarshalText refuses invalid modes.
 func (m Mode) MarshalText() ([]byte, error) {
 	if !m.Valid() {
 		return nil, fmt.Errorf("%d: expected a mode of the guard", int(m))
@@ -138,16 +135,15 @@ func (m Mode) MarshalText() ([]byte, error) {
 	return []byte(modeNames[m]), nil
 }
 
-// UnmarshalText reads the mode's name.
 func (m *Mode) UnmarshalText(text []byte) (err error) {
 	*m, err = ParseMode(string(text))
 	return err
 }
 
-// PolicySetting is what a policy says about the guard of a host.
+// PolicySetting is a policy's setting for the guard of a host.
 type PolicySetting struct {
 	Mode Mode
-	// These users may open every device; both are empty in mode Off.
+	// These users may open every device. Both are empty in mode Off.
 	ExemptUsers []snapshot.Username
 	ExemptUIDs  []snapshot.UID
 }
@@ -196,14 +192,14 @@ var (
 	ErrReplaced = errors.New("the guard has got another order") // another order was given. Don't renew the old one.
 )
 
-// GiveOrder gives an order, which replaces the one before; an empty id is a new one. Only root gives orders.
+// GiveOrder gives an order that replaces any other; an empty ID makes a new one. Only root gives orders.
 func GiveOrder(dir string, o Order, id string, now At) (Order, error) {
 	holds, _, err := OfferOrder(dir, o, id, now, func(Order, error) bool { return true })
 	return holds, err
 }
 
-// OfferOrder is GiveOrder if replaces, which gets what ReadOrder returns, says so. No other order is given meanwhile.
-// It returns the order that holds, and whether that is the new one.
+// OfferOrder is GiveOrder if replaces, called with the result of ReadOrder, returns true. No other order is given
+// meanwhile. It returns the order that holds, and whether that is the new one.
 func OfferOrder(dir string, o Order, id string, now At,
 	replaces func(present Order, err error) bool,
 ) (holds Order, given bool, err error) {
@@ -225,7 +221,7 @@ func OfferOrder(dir string, o Order, id string, now At,
 	return holds, given && err == nil, err
 }
 
-// RenewOrder begins an order's lease again. ErrReplaced: another one was given since, which is returned and stays.
+// RenewOrder renews an order's lease. ErrReplaced: a later order was given, which is returned and stays.
 func RenewOrder(dir string, g Order, now At) (Order, error) {
 	holds, err := locked(dir, func(d *folder.Folder, present Order, err error) (Order, error) {
 		switch {
@@ -242,7 +238,7 @@ func RenewOrder(dir string, g Order, now At) (Order, error) {
 	return holds, err
 }
 
-// WithdrawOrder takes an order back, so that any controller may give one. ErrReplaced: another one was given since.
+// WithdrawOrder removes an order, so that any controller may give one. ErrReplaced: a later order was given.
 func WithdrawOrder(dir string, g Order) error {
 	_, err := locked(dir, func(d *folder.Folder, present Order, err error) (Order, error) {
 		switch {
@@ -256,7 +252,7 @@ func WithdrawOrder(dir string, g Order) error {
 	return err
 }
 
-// locked passes to change what ReadOrder returns, under the lock.
+// locked passes the result of ReadOrder to change, under the lock.
 func locked(dir string, change func(d *folder.Folder, present Order, err error) (Order, error)) (Order, error) {
 	d, err := folder.MakePublic(dir) // users read guard.json
 	if err != nil {
@@ -275,7 +271,7 @@ func writeOrder(d *folder.Folder, o Order, id string, now At) (Order, error) {
 	return o, orderNote.Put(d, storedOrder{orderSchema, id, o, now.Time.UTC(), o.bootID, o.ends.Milliseconds()})
 }
 
-// ReadOrder returns the last order, also after its lease. The error wraps ErrNoOrder, folder.ErrUnsafe or
+// ReadOrder returns the last order, even after its lease. The error wraps ErrNoOrder, folder.ErrUnsafe or
 // snapshot.ErrInvalid.
 func ReadOrder(dir string) (Order, error) {
 	s, err := orderNote.Read(dir)

@@ -130,7 +130,7 @@ func (s *lockedKeeper) begin(ctx context.Context) {
 	s.readOrder()
 }
 
-// follow watches the files where they are now. If that is not known, the next call finds out.
+// follow watches the files where they are now. If that is unknown, the next call finds out.
 func (s *lockedKeeper) follow() {
 	if place, _, err := s.Place(); err == nil {
 		s.watch.follow(s.RunDir, filepath.Dir(s.Veto), place)
@@ -210,7 +210,7 @@ func (s *lockedKeeper) step(ctx context.Context) {
 	s.publish(now)
 }
 
-// offReason is why the guard has to be off; empty if it has not.
+// offReason is why the guard has to be off; empty if it doesn't.
 func (s *lockedKeeper) offReason(now At) string {
 	switch {
 	case s.veto:
@@ -318,8 +318,8 @@ func (s *lockedKeeper) failed(err error) bool {
 	return true
 }
 
-// wasRemoved follows the guard's removal: by hand, like an order to turn it off, or with a veto or an order that this
-// session doesn't know yet.
+// wasRemoved handles the guard's removal: by hand, which counts as an order to turn it off, or with a veto or an order
+// that this session doesn't know yet.
 func (s *lockedKeeper) wasRemoved() {
 	s.readOrder()
 	now, err := s.Clock()

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// problems are what administrators should know, by subject. Changes are logged.
+// problems are for administrators, by subject. Changes are logged.
 type problems struct {
 	log zerolog.Logger
 	now map[string]string
@@ -106,7 +106,7 @@ func (g *loaded) users() []AllowedUser {
 	return users
 }
 
-// Status is what the guard of a host does, as its Keeper says in guard.json, for everybody to read.
+// Status is what the guard of a host does, as its Keeper publishes it in guard.json for all users.
 type Status struct {
 	Schema string    `json:"schema"`
 	Mode   Mode      `json:"mode"` // that of the kernel until Until, if the file isn't written again
@@ -123,11 +123,11 @@ type Status struct {
 	Unpinned    bool               `json:"unpinned,omitempty"` // the guard is in its Keeper's process, and ends with it
 	FirstUID    snapshot.UID       `json:"first_uid,omitempty"`
 	Devices     []Device           `json:"devices"`
-	// Users may open devices, in ascending order of uid; UsersLeftOut is how many more there are.
+	// Users may open devices, in ascending order of uid. UsersLeftOut is how many more there are.
 	Users        []AllowedUser `json:"users"`
 	UsersLeftOut int           `json:"users_left_out,omitempty"`
 	Problems     []string      `json:"problems,omitempty"`
-	// Lost is how many opens, too many at once, were not reported since the guard began.
+	// Lost counts opens that were too many at once to be reported, since the guard began.
 	Lost uint64 `json:"lost,omitempty"`
 }
 
@@ -165,7 +165,6 @@ var statusNote = folder.Note[Status]{
 // ErrNoStatus means that no guard was on since the machine was started.
 var ErrNoStatus = errors.New("no guard was on since the machine was started")
 
-// WriteStatus replaces guard.json.
 func WriteStatus(dir string, s Status) error {
 	s.Schema = statusSchema
 	if len(s.Users) > MaxUsers {
@@ -211,7 +210,7 @@ func Await(ctx context.Context, runDir string, uid snapshot.UID, devices []snaps
 	}
 }
 
-// lets says whether the user may open these devices, or can't be found among those who may.
+// lets says whether the user may open these devices, or is perhaps not listed.
 func (s *Status) lets(uid snapshot.UID, devices []snapshot.DeviceIndex) bool {
 	if uid == 0 || uid < s.FirstUID || s.UsersLeftOut > 0 {
 		return true

@@ -28,7 +28,7 @@ type view struct {
 	users exempted
 }
 
-// looked adds a look at the state files. allowed is what is allowed so far.
+// looked adds a look at the state files. allowed is what the kernel allows so far.
 func (v *view) looked(e observation, allowed map[snapshot.UID]Minors) {
 	v.doubt = e.doubt()
 	overtaken := v.glance != nil && e.begun.Before(v.glance.begun)
@@ -53,9 +53,9 @@ func (v *view) reset() { v.look, v.glance, v.kept, v.doubt = nil, nil, nil, "" }
 // lateAfter is the time for a look after a glance: an unreadable process may delay looks for as long as its user likes.
 const lateAfter = 2 * time.Second
 
-// decides is the observation that may take access away: the last look. If none followed a glance within lateAfter, it is
-// the glance, with what the last look said of processes; but never before the first look or with empty files, unless
-// only root writes them: any user can empty them.
+// decides returns the observation that may take access away: the last look. If no look followed a glance within
+// lateAfter, it is the glance, with what the last look said of processes. A glance never decides before the first look
+// or with empty files, unless only root writes them: any user can empty them.
 func (v *view) decides() *observation {
 	g := v.glance
 	switch {
@@ -186,8 +186,8 @@ func (e *observation) doubt() string {
 // maxStateFile bounds a state file, in bytes, as in package disk.
 const maxStateFile = 8 << 20
 
-// glance reads the state files as they are, without lock and cleanup, so that new attachments are noticed whatever
-// hangs. A file may be half written: a glance takes something away only if a look is late.
+// glance reads the state files without lock and cleanup, so that new attachments are noticed whatever hangs. A file may
+// be half written: a glance takes something away only if a look is late.
 func (k *Keeper) glance() observation {
 	e := observation{begun: time.Now()}
 	var place string
@@ -212,7 +212,7 @@ func (k *Keeper) glance() observation {
 	return e
 }
 
-// look reads the state files as every genv does, and removes what has ended.
+// look reads the state files as every genv does, and removes ended processes.
 func (k *Keeper) look(ctx context.Context) observation {
 	e := observation{begun: time.Now()}
 	if _, e.owned, e.err = k.Place(); e.err != nil {
@@ -227,8 +227,8 @@ func (k *Keeper) look(ctx context.Context) observation {
 	return e
 }
 
-// prove says which environments are their user's: those with a registered living process of that uid, or after a
-// cleanup a Jupyter kernel. All are if only root may write the files, or if PIDs mean nothing here.
+// prove says which environments are provably their user's: those with a registered living process of that uid or, after
+// a cleanup, a Jupyter kernel. All are if only root may write the files, or if PIDs mean nothing here.
 func (k *Keeper) prove(files *state.Files, owned, clean bool) map[registration]bool {
 	proven := make(map[registration]bool, len(files.Environments))
 	asked := map[snapshot.PID]system.ProcessStatus{}

@@ -12,7 +12,7 @@ import (
 )
 
 // stateWatch notifies of changed files by name in folders; follow adds new and replaced folders. It may miss changes,
-// as where the kernel has no inotify instance left.
+// for example without a free inotify instance in the kernel.
 type stateWatch struct {
 	names   []string
 	changed chan struct{} // a change in at least one folder; buffered
@@ -68,7 +68,7 @@ func (w *stateWatch) run(ctx context.Context) {
 	}
 }
 
-// worker does one kind of work on request in its own goroutine, since it may hang. Requests while it is busy are one.
+// worker does one kind of work on request in its own goroutine, since it may hang. It joins requests while busy.
 type worker struct {
 	requests chan struct{}
 	ended    chan struct{} // closed with its goroutine's end
@@ -106,7 +106,7 @@ func (w *worker) wait() {
 	}
 }
 
-// rest waits four times as long as the work took, so that files that change all the time take a fifth of a CPU.
+// rest waits four times as long as the work took, so that constantly changing files take a fifth of a CPU.
 func rest(ctx context.Context, worked time.Duration) {
 	if worked < time.Millisecond {
 		return

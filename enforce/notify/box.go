@@ -18,7 +18,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// KeptMessage is a message that was kept.
 type KeptMessage struct {
 	ID        string    `json:"id"` // random, and never used again
 	Time      time.Time `json:"time"`
@@ -28,7 +27,7 @@ type KeptMessage struct {
 	Over      time.Time `json:"over,omitzero"`       // when the last of them was over without anything being done
 }
 
-// Shown is the text, and what became of what it warns of, if that is over.
+// Shown is the text with the end of what it warns of, if that is over.
 func (n *KeptMessage) Shown() string {
 	if n.Over.IsZero() {
 		return n.Text
@@ -46,9 +45,9 @@ const (
 	lockWithin  = time.Second // that another genv of root's may hold the lock: it only writes a small file
 )
 
-// Box has the notices of all users of a host. Each user's are in a file of root's, which an access control list lets
-// only that user read, as with the user's history. What was read is in a file of the user's own: see Inbox. The number,
-// size and age of notices are bounded. Texts are as they came: the caller escapes them.
+// Box has the notices of all users of a host. Each user's are in a file of root's that an access control list lets only
+// that user read, like the user's history. What was read is in a file of the user's own: see Inbox. The number, size
+// and age of notices are bounded. Callers have to escape the texts.
 type Box struct {
 	Root     string // root's folder; the notices are in a folder below it
 	Accounts nss.Passwd
@@ -77,8 +76,8 @@ func noteOf(uid snapshot.UID) folder.Note[keptMessages] {
 // ErrTooManyUsers is wrapped when there are notices for too many users.
 var ErrTooManyUsers = errors.New("notices for too many users are kept already")
 
-// Keep keeps a notice for its user, with the terminals on which it appeared, and the findings that it is about. It is
-// for root. Of more findings than fit into the file it doesn't learn when they are over.
+// Keep keeps a notice for its user, with the terminals on which it appeared, and its findings. Only root can. With more
+// findings than fit into the file, it doesn't learn when they are over.
 func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time.Time, findings ...string) error {
 	n := KeptMessage{rand.Text()[:12], now.UTC(), text.Cut(message, maxKeptText), terminals, findings, time.Time{}}
 	return b.change(uid, n.Time, func(list []KeptMessage) []KeptMessage {
@@ -93,7 +92,7 @@ func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time
 	})
 }
 
-// End notes in the notices of a user that these findings are over, and nothing is done about them. It is for root.
+// End notes in a user's notices that these findings are over without an action. Only root can.
 func (b Box) End(uid snapshot.UID, findings []string, now time.Time) error {
 	if _, err := os.Lstat(b.Path(uid)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -101,7 +100,7 @@ func (b Box) End(uid snapshot.UID, findings []string, now time.Time) error {
 	return b.change(uid, now, func(list []KeptMessage) []KeptMessage { return end(list, findings, now.UTC()) })
 }
 
-// end takes findings out of notices. One that is left without any is over then; zero for what a later notice says.
+// end removes findings from notices. A notice without any others is over then; zero if a later notice has them.
 func end(list []KeptMessage, findings []string, over time.Time) []KeptMessage {
 	for i := range list {
 		n := &list[i]
@@ -142,7 +141,7 @@ func (b Box) change(uid snapshot.UID, now time.Time, change func([]KeptMessage) 
 	return folder.AllowToRead(dir.Join(note.Name), uint32(uid), names)
 }
 
-// open opens the folder and locks it until it is closed. Users may enter it, and not list it.
+// open opens the folder and locks it until it is closed. Users may enter it, but not list it.
 func (b Box) open() (*folder.Folder, error) {
 	root, err := folder.MakeTrusted(b.Root)
 	if err != nil {
@@ -182,13 +181,13 @@ func recent(list []KeptMessage, now time.Time) []KeptMessage {
 // Path is the file with the notices of a user. Its time is that of the last one.
 func (b Box) Path(uid snapshot.UID) string { return filepath.Join(b.dir(), noteOf(uid).Name) }
 
-// Notices are those that are kept for a user, the oldest first.
+// Notices are those kept for a user, the oldest first.
 func (b Box) Notices(uid snapshot.UID, now time.Time) ([]KeptMessage, error) {
 	list, _, err := b.notices(uid, now)
 	return list, err
 }
 
-// notices also returns when the file was written; zero if there is none.
+// notices also returns when the file was written; zero without one.
 func (b Box) notices(uid snapshot.UID, now time.Time) (_ []KeptMessage, written time.Time, _ error) {
 	info, err := os.Lstat(b.Path(uid)) // before it is read: a later one is looked at again
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,10 +1,10 @@
-// Package notify makes the messages to users: what is wrong, what follows, and what to do, for terminals and for mail.
+// Package notify writes the messages to users, for terminals and mail: what is wrong, what follows, and what to do.
 //
 //	for _, m := range notify.Messages(finding, notify.NewRecipients(cluster), now) {
 //		fmt.Println(m.UID, m.Shown(), m.Advice)
 //	}
 //
-// A Box keeps the notices until their users have read them, and for some time to be read again:
+// A Box keeps notices until their users have read them, and some time longer for reading again:
 //
 //	box := notify.Box{Root: "/var/lib/genv"}
 //	err := box.Keep(1001, text, terminals, now)                // root's genv
@@ -46,17 +46,16 @@ type UserMessage struct {
 	Decisions []string // the ids of what is done, or of the warning: `genv why ID` explains them
 	Record    []string // what is recorded of the first action, line by line
 	ForOthers bool     // who wait, or have reserved
-	// Information says that nothing happens to the user on this host. It is not a warning, which the user got elsewhere
-	// and by mail.
+	// Information: nothing happens to the user on this host. It isn't a warning, which the user got elsewhere and by
+	// mail.
 	Information bool
 }
 
-// TestText is in each test of notices.
 const TestText = "This is a test of genv's notices. Nothing is wrong, and nothing will be done."
 
 const maxCommand = 200 // characters of a command line that a message shows
 
-// QuotedCommand is a command line, if any, as a message shows it: quoted, or it could look like a part of the message.
+// QuotedCommand quotes a command line, or it could look like a part of the message.
 func QuotedCommand(line string) string {
 	if line == "" {
 		return ""
@@ -80,7 +79,7 @@ func (m *UserMessage) Shown() string {
 	return m.Line + "\n" + outcome + "."
 }
 
-// Outcome says for a mail what happens, and when.
+// Outcome says in a mail what happens, and when.
 func (m *UserMessage) Outcome() string {
 	switch {
 	case m.Follows == "":
@@ -95,12 +94,12 @@ func (m *UserMessage) Outcome() string {
 	return fmt.Sprintf("Unless this changes soon: %s.", m.Follows)
 }
 
-// Decided says who decided, and whom to ask; the contact may be empty.
+// Decided says who decided, and whom to ask; contact may be empty.
 func Decided(contact string) string {
 	return "This is by the policy of your site. Questions: " + cmp.Or(contact, "your administrator")
 }
 
-// Clock is a time as people read it, with its zone.
+// Clock formats a time with its zone.
 func Clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04 MST") }
 
 // Messages are those of a finding, one for each affected user with a uid and host, in the cluster's order.
@@ -132,8 +131,8 @@ func Messages(f *enforce.Finding, recipients *Recipients, now time.Time) []UserM
 
 const maxNamedHosts = 3 // in a message
 
-// Elsewhere are messages, for Information, on the other hosts where something counts for a cap: they say what happens,
-// and on which hosts. account is that of a user as a host names it.
+// Elsewhere are messages, for Information, on the other hosts with something that counts for a cap: what happens, and
+// where. account maps a host's name of a user to the account.
 func Elsewhere(f *enforce.Finding, recipients *Recipients, account func(snapshot.Username) snapshot.Username,
 	now time.Time,
 ) []UserMessage {
@@ -178,7 +177,6 @@ func Summary(f *enforce.Finding, now time.Time) UserMessage {
 	return m
 }
 
-// message is what a user on a host is told of a finding, and of what follows.
 func (o *Recipients) message(f *enforce.Finding, t recipient, follows string, now time.Time) UserMessage {
 	m := messageOf(f, follows, now)
 	m.Host, m.UID, m.User = t.host, t.uid, o.on(t.host).names[t.uid]
@@ -198,13 +196,13 @@ func messageOf(f *enforce.Finding, follows string, now time.Time) UserMessage {
 	return UserMessage{
 		ID: f.ID, Rule: f.Rule, Line: lineOf(f),
 		Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows, Pending: f.Pending, Due: f.Due,
-		// Other findings that wait do so for orders on a host to end.
+		// Other blocked findings wait for orders on a host to end.
 		AwaitsHosts: f.BlockedBy != "" && f.HostsMissing > 0, Since: f.Since, At: now,
 		ForOthers: f.Rule == enforce.RuleReservations || f.Cap != nil && f.Cap.WaitsFor != "",
 	}
 }
 
-// lineOf is what is wrong. The lines of 1.4.3 about caps are for people who know them.
+// lineOf is what is wrong. 1.4.3's lines about caps are for people who know them.
 func lineOf(f *enforce.Finding) string {
 	where := ""
 	if f.Count != nil && f.Count.Hosts > 1 {
@@ -225,7 +223,7 @@ func lineOf(f *enforce.Finding) string {
 	return fmt.Sprintf("User %s has %s%s, and may have %d.", user, counted, where, f.Count.Limit)
 }
 
-// called says how its owner calls the environment of a finding; empty if it has no name.
+// called is the owner's name for the environment of a finding; empty for none.
 func called(f *enforce.Finding, o *Recipients) string {
 	env := o.Environment(f.Host, f.EID)
 	if env != nil && env.Config.Name != "" && f.Rule != enforce.RuleNonEnvProcesses {
@@ -246,13 +244,12 @@ func claim(f *enforce.Finding, recipients *Recipients) string {
 	return fmt.Sprintf(" It claims environment %s, which %s.", text.Shown(string(f.EID)), why)
 }
 
-// stake is what a user is about to lose on a host.
 type stake struct {
 	pids    []string
 	devices []snapshot.DeviceIndex
 }
 
-// stakesOf divides what a finding is about to end, by what is known of each process and device, in their order.
+// stakesOf divides what a finding is about to end, by the keys that process and device return, in their order.
 func stakesOf[K comparable](f *enforce.Finding, recipients *Recipients,
 	process func(enforce.ProcessRef) (K, bool), device func(enforce.DeviceRef) (K, bool),
 ) (of map[K]*stake, order []K) {
@@ -279,7 +276,7 @@ func stakesOf[K comparable](f *enforce.Finding, recipients *Recipients,
 	return of, order
 }
 
-// named is the PID of a process with its command, unless the finding is about this process, or the command is private.
+// named is the PID of a process with its command, unless the finding is about it, or the command is private.
 func (o *Recipients) named(f *enforce.Finding, ref enforce.ProcessRef) string {
 	if o != nil && ref.PID != f.PID {
 		if p := o.on(ref.Host).processes[ref.PID]; p != nil && p.CommandOrName() != "" {
@@ -323,7 +320,7 @@ type recipientsOfHost struct {
 	names     map[snapshot.UID]snapshot.Username
 }
 
-// NewRecipients begins with a cluster, which must not change.
+// NewRecipients requires that the cluster doesn't change.
 func NewRecipients(cluster snapshot.Cluster) *Recipients {
 	o := &Recipients{
 		hosts: make(map[snapshot.Hostname]*snapshot.Host, len(cluster.Hosts)),
@@ -335,7 +332,7 @@ func NewRecipients(cluster snapshot.Cluster) *Recipients {
 	return o
 }
 
-// on are those of a host, collected once. The first name of an account counts: processes have the host's own names.
+// on are those of a host, found once. The first name of an account counts: processes have the host's own names.
 func (o *Recipients) on(host snapshot.Hostname) *recipientsOfHost {
 	if found := o.found[host]; found != nil {
 		return found
@@ -368,7 +365,7 @@ type recipient struct {
 	uid  snapshot.UID
 }
 
-// Environment is the one with this id on a host, of any user; nil if none is known.
+// Environment returns the environment of any user with this ID on a host; nil if unknown.
 func (o *Recipients) Environment(host snapshot.Hostname, eid snapshot.EnvID) *snapshot.Environment {
 	if h := o.hosts[host]; h != nil && h.Snapshot != nil {
 		return h.Snapshot.Environment(eid)

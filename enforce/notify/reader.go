@@ -16,19 +16,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Inbox shows a user's notices in one of the user's shells. A notice is read when somebody has typed on a terminal
-// since it appeared there. Until then each new terminal shows it.
+// Inbox shows a user's notices in one of the user's shells. A notice is read once somebody typed on a terminal after it
+// appeared there. Until then each new terminal shows it.
 type Inbox struct {
 	Box  Box
 	UID  snapshot.UID
 	Path string // the user's own file, which remembers what was read, and what appeared where; empty for none
-	// Terminal is that of the shell, such as pts/3. Without one, what is shown may have no reader, and doesn't count.
+	// Terminal is that of the shell, such as pts/3. Without one, a shown notice doesn't count: it may have no reader.
 	Terminal string
 	Window   string // the tmux server or the editor that shows this terminal beside others; empty for none
 	Dev      string // where the terminals are; empty for /dev
 }
 
-// appearance is where and when a notice appeared. Without a terminal it says that the notice was read.
+// appearance is where and when a notice appeared. Without a terminal the notice was read.
 type appearance struct {
 	ID       string    `json:"id"`
 	Terminal string    `json:"terminal,omitempty"`
@@ -39,8 +39,8 @@ type appearance struct {
 const (
 	maxAppearances = 1 << 20 // bytes of that file that are read: more than those that are kept
 	maxRemembered  = 500     // that are kept in it
-	// promptly is how soon after a notice appeared the terminal itself may have answered a program's question, or have
-	// been given to its user, without anybody typing. Linux says to 8 seconds when somebody typed.
+	// promptly is how soon after a notice the terminal itself may have answered a program's question, or have been
+	// given to its user, without anybody typing. Linux reports the time of typing to 8 seconds.
 	promptly = 2 * time.Second
 	together = time.Minute // in which the terminals of a window that open together show a notice once
 )
@@ -48,11 +48,11 @@ const (
 // ErrNotRemembered is wrapped when the user's file can't be written: each shell shows the notices then.
 var ErrNotRemembered = errors.New("what was shown can't be remembered")
 
-// Show calls show with what is unread and isn't on this terminal yet, and with what came after it; or with all
-// notices. While another shell does so, it shows nothing.
+// Show calls show with unread notices that aren't on this terminal yet, and later ones; or with all notices. While
+// another shell does so, it shows nothing.
 //
-// As long as something is unread, the time of the user's file is before that of the notices; then it is the same, so
-// that a shell can tell from outside whether there is something to do.
+// While something is unread, the time of the user's file is before that of the notices; then it is the same. So a shell
+// can tell from outside whether there is something to do.
 func (r Inbox) Show(all bool, now time.Time, show func([]KeptMessage) error) error {
 	list, written, err := r.Box.notices(r.UID, now)
 	if err != nil || written.IsZero() {
@@ -99,7 +99,7 @@ func (r Inbox) wants(n KeptMessage, known []appearance, now time.Time) bool {
 	})
 }
 
-// of are the appearances of a notice, also those that root noted.
+// of are the appearances of a notice, including those that root noted.
 func of(n KeptMessage, known []appearance) (list []appearance) {
 	for _, terminal := range n.Terminals {
 		list = append(list, appearance{ID: n.ID, Terminal: terminal, At: n.Time})
@@ -121,8 +121,8 @@ func (r Inbox) read(a appearance) bool {
 	return ok && !opened.After(a.At.Add(promptly)) && typed.After(a.At.Add(promptly))
 }
 
-// terminal is when a terminal of the user was opened, and typed on last. Numbers of terminals are used again: the next
-// terminal of a number was opened later.
+// terminal is when a terminal of the user was opened, and last typed on. Numbers of terminals are reused: a later
+// terminal was opened later.
 func (r Inbox) terminal(name string) (opened, typed time.Time, ok bool) {
 	var st unix.Stat_t
 	if unix.Lstat(filepath.Join(cmp.Or(r.Dev, "/dev"), name), &st) != nil || st.Uid != uint32(r.UID) {
@@ -131,7 +131,7 @@ func (r Inbox) terminal(name string) (opened, typed time.Time, ok bool) {
 	return time.Unix(st.Ctim.Unix()), time.Unix(st.Atim.Unix()), true
 }
 
-// remember writes what is known of the notices, and of those of machines of the same name, which may share a home.
+// remember writes what is known of the notices, and of notices of machines with the same name, which may share a home.
 func (r Inbox) remember(f *os.File, list []KeptMessage, known []appearance, written time.Time) error {
 	var kept []appearance
 	for _, n := range list {
@@ -161,7 +161,7 @@ func (r Inbox) remember(f *os.File, list []KeptMessage, known []appearance, writ
 	return nil
 }
 
-// readAppearances is what is in the file. One that was cut off, by a shell that was killed, has none.
+// readAppearances returns none for a file that was cut off by a killed shell.
 func readAppearances(f *os.File) []appearance {
 	var list []appearance
 	if json.NewDecoder(io.LimitReader(f, maxAppearances)).Decode(&list) != nil {

@@ -22,7 +22,7 @@ const (
 	hostShare       = 4   // a quarter of all mails may be about one host alone
 )
 
-// group is what waits for one user, and what the user was sent in this interval.
+// group is what waits for one user, and the number of mails in this interval.
 type group struct {
 	letter Letter
 	host   snapshot.Hostname // that added the user
@@ -31,7 +31,7 @@ type group struct {
 	known  []string // the last items: a message may be repeated for terminals, and is mailed once
 }
 
-// Add adds what a user is told. It doesn't wait. The error is why the user gets no mail.
+// Add adds a message without waiting. The error is why the user gets no mail.
 func (s *Sender) Add(n *notify.UserMessage, run string, cycle int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *Sender) Add(n *notify.UserMessage, run string, cycle int) error {
 	return nil
 }
 
-// due returns, once, the letters that are due, at the end of a run all. It forgets what is over.
+// due returns, once, the letters that are due; at the end of a run all. It forgets groups that are over.
 func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
 	return letters
 }
 
-// admit counts a mail if the limits allow it. One about several hosts counts for none of them.
+// admit counts a mail if the limits allow it. A mail about several hosts counts for none of them.
 func (s *Sender) admit(hosts []string) bool {
 	host, limit := "", s.settings.InAll
 	if len(hosts) == 1 {

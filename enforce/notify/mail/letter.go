@@ -17,7 +17,7 @@ import (
 
 const maxHosts = 3 // in a subject
 
-// message is a letter to its user's address, or the copy of it to another one. What isn't plain ASCII is encoded.
+// message is a letter to its user's address, or its copy to another one. Non-ASCII text is encoded.
 func (l *Letter) message(settings *policy.Mail, address, subject, body string) *gomail.Msg {
 	_, domain, _ := strings.Cut(settings.Sender.Address, "@")
 	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
@@ -67,7 +67,7 @@ func (l *Letter) hosts() (hosts []string) {
 	return hosts
 }
 
-// letterText is made at first use: it takes a while.
+// letterText is parsed at first use, since that takes a while.
 var letterText = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("letter").Funcs(template.FuncMap{
 		"line": text.OneLine, "shown": text.Shown, "clock": notify.Clock, "decided": notify.Decided,
@@ -96,7 +96,7 @@ And there are {{.}} more, which are left out here.
 {{end}}`))
 })
 
-// Compose is the subject and the text, with whom to ask, if any. What users chose is quoted and escaped in both.
+// Compose returns the subject and the text, with whom to ask, if any. What users chose is quoted and escaped in both.
 func (l *Letter) Compose(contact string) (subject, body string) {
 	var b strings.Builder
 	if err := letterText().Execute(&b, struct {

@@ -1,17 +1,18 @@
-// Package mail notifies users by mail: it groups messages to a user, writes mails, and sends them by SMTP or by a
-// program such as sendmail(8).
+// Package mail notifies users by mail: it groups messages to a user, writes mails, and sends them by SMTP or a program
+// such as sendmail(8).
 //
 //	sender := &mail.Sender{Now: time.Now, Done: record, Warn: log}
 //	sender.Start(policy.Mail, mayBegin)
 //	err := sender.Add(message, run, cycle) // returns at once
 //	sender.Close(10 * time.Second)
 //
-// What comes within a minute is one mail. A user gets at most `per-user` mails in an interval of the policy (`digest`);
-// what is over is one mail at its end. Hosts and the fleet have limits, since a host may make up users and findings.
+// Messages within a minute are one mail. A user gets at most `per-user` mails in an interval of the policy (`digest`);
+// further messages are one mail at its end. Hosts and the fleet have limits, since a host may make up users and
+// findings.
 //
-// A mail is sent at most once: it is not sent again when the connection is lost between its end and the server's
-// answer. One that fails or hangs delays other mails by the timeout of a try at most, and never the caller. What waits
-// is lost if the program is killed.
+// A mail is sent at most once: not again if the connection is lost between its end and the server's answer. A mail that
+// fails or hangs delays others by at most the timeout of a try, and never the caller. Waiting mail is lost if the
+// program is killed.
 package mail
 
 import (
@@ -57,7 +58,7 @@ type Sender struct {
 	hosts    map[string]int // of these, about one host alone
 }
 
-// Letter is a mail that is due, and what became of it.
+// Letter is a mail that is due, and its result.
 type Letter struct {
 	User   snapshot.Username
 	Items  []notify.UserMessage
@@ -78,7 +79,7 @@ type Letter struct {
 	next    time.Time // when it is tried again there
 }
 
-// server is the mail server as users' mail, or copies to an address, find it. It is locked while it is asked.
+// server is the mail server for users' mail, or for copies to an address. It is locked while in use.
 type server struct {
 	sync.Mutex
 	settings *policy.Mail
@@ -99,7 +100,7 @@ var (
 	errNoCopy = errors.New("not sent: the policy doesn't list the address under `copy-to` any more")
 )
 
-// Start begins to send. mayBegin is asked right before each try: its error says that nothing may be sent any more.
+// Start begins to send. An error of mayBegin, called right before each try, means that nothing may be sent any more.
 func (s *Sender) Start(settings *policy.Mail, mayBegin func() error) {
 	s.Pause, s.GiveUp = cmp.Or(s.Pause, 30*time.Second), cmp.Or(s.GiveUp, 4*time.Hour)
 	s.groups, s.closing = make(map[snapshot.Username]*group), make(chan struct{})
@@ -108,14 +109,14 @@ func (s *Sender) Start(settings *policy.Mail, mayBegin func() error) {
 	s.running.Go(s.work)
 }
 
-// Configure changes how mail is sent, also what waits. The server is asked at once.
+// Configure changes how mail is sent, including waiting mail. The server is tried again at once.
 func (s *Sender) Configure(settings *policy.Mail, mayBegin func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settings, s.mayBegin, s.servers = settings, mayBegin, make(map[string]*server)
 }
 
-// Close sends what waits for its first try, for as long as the timeout lets it.
+// Close sends what waits for its first try, within the timeout.
 func (s *Sender) Close(timeout time.Duration) {
 	close(s.closing)
 	defer time.AfterFunc(timeout, s.cancel).Stop()
@@ -140,7 +141,7 @@ func (s *Sender) work() {
 	}
 }
 
-// pause waits a moment, and reports whether the end has come.
+// pause waits a moment, and reports whether the sender is closing.
 func (s *Sender) pause() (ended bool) {
 	select {
 	case <-s.closing:
@@ -150,7 +151,7 @@ func (s *Sender) pause() (ended bool) {
 	}
 }
 
-// deliver tries a letter until it is taken, refused or given up, or the end comes. Then it is copied, if it was taken.
+// deliver tries a letter until it is taken, refused or given up, or the end. A taken letter is then copied.
 func (s *Sender) deliver(l Letter) {
 	for !s.try(&l) {
 		age := s.Now().Sub(l.written)
@@ -175,7 +176,6 @@ func (s *Sender) deliver(l Letter) {
 	}
 }
 
-// server is the one for users, or for copies to an address.
 func (s *Sender) server(copyTo string) *server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *Sender) server(copyTo string) *server {
 	return s.servers[copyTo]
 }
 
-// try sends a letter once, if it is time to and its server isn't left alone. It returns false if it may succeed later.
+// try sends a letter once, if it is time to and its server isn't paused. It returns false if it may succeed later.
 func (s *Sender) try(l *Letter) (done bool) {
 	server := s.server(l.CopyTo)
 	server.Lock()
@@ -216,12 +216,11 @@ func (s *Sender) try(l *Letter) (done bool) {
 	return false
 }
 
-// later is when something is tried again that has failed since a time: the longer it has, the later.
+// later is the time of the next try after failures since a time: the longer they last, the later.
 func (s *Sender) later(since, now time.Time) time.Time {
 	return now.Add(min(max(now.Sub(since), s.Pause), maxPause))
 }
 
-// send sends a letter now, and notes the address and the text.
 func (l *Letter) send(ctx context.Context, settings *policy.Mail, mayBegin func() error) error {
 	address, err := settings.Address(l.User)
 	if l.CopyTo != "" && !slices.Contains(settings.CopyTo, l.CopyTo) {

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// send sends one message. An error is final from 500 on (RFC 5321), and once the server has all of the mail.
+// send sends one message. An error is final from code 500 on (RFC 5321), and once the server has the whole mail.
 func send(ctx context.Context, settings *policy.Mail, to string, msg *gomail.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, settings.Timeout)
 	defer cancel()
@@ -53,8 +53,8 @@ func send(ctx context.Context, settings *policy.Mail, to string, msg *gomail.Msg
 	return failure{err, false, true}
 }
 
-// newClient logs in, if the policy names a user, once the connection is encrypted as the policy says. Whatever go-mail
-// waits for, its connection ends with ctx.
+// newClient logs in, if the policy names a user, once the connection is encrypted as the policy demands. Whatever
+// go-mail waits for, its connection ends with ctx.
 func newClient(ctx context.Context, settings *policy.Mail) (*gomail.Client, error) {
 	host, _, err := net.SplitHostPort(settings.SMTP)
 	if err != nil {
@@ -100,7 +100,7 @@ func sendmail(ctx context.Context, settings *policy.Mail, to string, msg *gomail
 	if _, err := msg.WriteTo(&data); err != nil {
 		return err
 	}
-	// Programs of this kind expect the lines of this system, and make the others of them.
+	// Such programs expect this system's line ends, and convert them.
 	lines := bytes.ReplaceAll(data.Bytes(), []byte("\r\n"), []byte("\n"))
 	err := notify.RunProgram(ctx, []string{settings.Sendmail, "-i", "-f", settings.Sender.Address, to}, lines)
 	temporary := []int{71, 75} // exit codes of sendmail(8): EX_OSERR, as without memory, and EX_TEMPFAIL
