@@ -150,6 +150,7 @@ func (k CapKind) String() string {
 // Amount formats an amount of what the cap counts.
 func (e *CapExcess) Amount(n int64) string { return text.CapAmount(e.Counts, n) }
 
+// OfHours reports whether they are GPU hours.
 func (e *CapExcess) OfHours() bool { return e != nil && e.Counts == CapHours.String() }
 
 func (e *CapExcess) counted(n int64) string {

@@ -69,6 +69,7 @@ const (
 	DecisionNone     Decision = "none"      // there is nothing to do
 )
 
+// Decision is what the plan does about it.
 func (f *Finding) Decision() Decision {
 	switch {
 	case f.Held:

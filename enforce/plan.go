@@ -44,8 +44,10 @@ type Counts interface {
 	Explain(host snapshot.Hostname, user snapshot.Username) []string
 }
 
+// Held reports whether the safety limits held anything back.
 func (plan *Plan) Held() bool { return len(plan.HeldUsers)+len(plan.HeldHosts) > 0 }
 
+// Note is something that could not be judged.
 type Note struct {
 	Host snapshot.Hostname `json:"host,omitempty"`
 	Text string            `json:"text"`

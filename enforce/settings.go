@@ -54,6 +54,7 @@ type Warn struct {
 	Spread int `json:"-"` // 1,024ths of the last quarter by which somebody's warning ends earlier
 }
 
+// Fleet is what applies to the fleet as a whole.
 type Fleet struct {
 	// PauseCaps blocks the caps while a host doesn't answer. Otherwise its devices don't count, so nobody loses too
 	// many.

@@ -89,6 +89,7 @@ func openRead(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 }
 
+// Matches reports whether the filter selects a record.
 func (f *Filter) Matches(r *Record) bool {
 	return (f.User == "" || r.User == f.User || r.UID != nil && fmt.Sprint(*r.UID) == string(f.User)) &&
 		(f.Host == "" || r.Host == f.Host) &&

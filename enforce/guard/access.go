@@ -115,16 +115,19 @@ func MinorsOf(minors ...int) (m Minors) {
 	return m
 }
 
+// Add adds a minor.
 func (m *Minors) Add(minor int) {
 	if minor >= 0 && minor <= LastGPU {
 		m[minor/64] |= 1 << (minor % 64)
 	}
 }
 
+// Has reports whether a minor is in the set.
 func (m Minors) Has(minor int) bool {
 	return minor >= 0 && minor < 256 && m[minor/64]&(1<<(minor%64)) != 0
 }
 
+// Or is the union.
 func (m Minors) Or(other Minors) Minors {
 	for i := range m {
 		m[i] |= other[i]
@@ -132,6 +135,7 @@ func (m Minors) Or(other Minors) Minors {
 	return m
 }
 
+// Len is the number of minors.
 func (m Minors) Len() (n int) {
 	for _, word := range m {
 		n += bits.OnesCount64(word)

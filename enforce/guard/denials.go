@@ -96,6 +96,7 @@ func (l *Denials) Recent(now time.Time) (n uint64) {
 	return n
 }
 
+// RecentAt reports whether it is of the last hour.
 func (d *Denial) RecentAt(now time.Time) bool { return now.Sub(d.Last) < time.Hour }
 
 const (
@@ -104,6 +105,7 @@ const (
 	maxDenialsFile = 4 << 20 // bytes
 )
 
+// NewDenials returns an empty list.
 func NewDenials() Denials { return Denials{Schema: denialsSchema, Denials: []Denial{}} }
 
 var denialsNote = folder.Note[Denials]{

@@ -111,6 +111,7 @@ var modeNames = [...]string{Off: "off", Watch: "watch", Enforce: "enforce"}
 // Modes are the names of all modes, for help and completion.
 func Modes() []string { return slices.Clone(modeNames[:]) }
 
+// ParseMode returns the mode of a name.
 func ParseMode(name string) (Mode, error) {
 	if m := slices.Index(modeNames[:], name); m >= 0 {
 		return Mode(m), nil
@@ -118,8 +119,10 @@ func ParseMode(name string) (Mode, error) {
 	return Off, fmt.Errorf("%q: expected off, watch or enforce", name)
 }
 
+// Valid reports whether it is one of the modes.
 func (m Mode) Valid() bool { return m >= Off && int(m) < len(modeNames) }
 
+// String is the name of the mode.
 func (m Mode) String() string {
 	if !m.Valid() {
 		return fmt.Sprintf("mode %d", int(m))
@@ -135,6 +138,7 @@ func (m Mode) MarshalText() ([]byte, error) {
 	return []byte(modeNames[m]), nil
 }
 
+// UnmarshalText reads a name.
 func (m *Mode) UnmarshalText(text []byte) (err error) {
 	*m, err = ParseMode(string(text))
 	return err

@@ -165,6 +165,7 @@ var statusNote = folder.Note[Status]{
 // ErrNoStatus means that no guard was on since the machine was started.
 var ErrNoStatus = errors.New("no guard was on since the machine was started")
 
+// WriteStatus replaces guard.json.
 func WriteStatus(dir string, s Status) error {
 	s.Schema = statusSchema
 	if len(s.Users) > MaxUsers {

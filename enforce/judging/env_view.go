@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// EnvView is a registered environment with its processes and attachments.
 type EnvView struct {
 	Env         *snapshot.Environment
 	Host        *HostView

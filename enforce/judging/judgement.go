@@ -144,6 +144,7 @@ type Warning struct {
 	keys []string
 }
 
+// NewWarning returns a warning with at least one key.
 func NewWarning(warn enforce.Warn, keys ...string) Warning { return Warning{warn, keys} }
 
 // CheckDue sets the times of a finding, and reports whether to act on it: one of its warnings was over when the host
@@ -201,6 +202,7 @@ func (j *Judgement) DueAt(h *HostView, warn enforce.Warn, keys ...string) time.T
 	return Later(at, j.Now)
 }
 
+// Later is the later of two times.
 func Later(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b
@@ -307,6 +309,7 @@ func (j *Judgement) KeepAbsent() {
 	}
 }
 
+// Add adds a finding.
 func (j *Judgement) Add(f enforce.Finding) { j.Findings = append(j.Findings, f) }
 
 // maxNotes limits the notes about a host, which may make things up to fill the screen.

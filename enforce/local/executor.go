@@ -72,6 +72,7 @@ type Executor struct {
 	asker               ending.Authority
 }
 
+// New returns an Executor.
 func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Executor {
 	return &Executor{
 		inspector: inspector, stateFiles: files, options: options,

@@ -48,6 +48,7 @@ type terminal struct {
 // held are users with a terminal that is still being opened.
 var held sync.Map
 
+// ShownOn is where a text was shown.
 type ShownOn struct {
 	Terminals []string // such as pts/3
 	InUse     bool     // somebody typed on one of them in the last 10 minutes

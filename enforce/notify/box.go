@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// KeptMessage is a message in a Box.
 type KeptMessage struct {
 	ID        string    `json:"id"` // random, and never used again
 	Time      time.Time `json:"time"`

@@ -51,6 +51,7 @@ type UserMessage struct {
 	Information bool
 }
 
+// TestText is in each test of notices.
 const TestText = "This is a test of genv's notices. Nothing is wrong, and nothing will be done."
 
 const maxCommand = 200 // characters of a command line that a message shows

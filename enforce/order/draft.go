@@ -37,6 +37,7 @@ func (u *UnderWay) Detaches(device snapshot.DeviceIndex, eid snapshot.EnvID) boo
 	return u.detaching[attachmentKey{device, eid}]
 }
 
+// Add adds what an order ends and detaches.
 func (u *UnderWay) Add(o *Order) {
 	if u.ending == nil {
 		u.ending, u.detaching = make(map[snapshot.PID]snapshot.StartTime), make(map[attachmentKey]bool)

@@ -93,6 +93,7 @@ func (s OutcomeStatus) Ended() bool {
 	return s == StatusTerminated || s == StatusKilled || s == StatusSignalled
 }
 
+// Known reports whether it is one of the above.
 func (s OutcomeStatus) Known() bool { return s.IsOver() || slices.Contains(OfProcesses(), s) }
 
 // IsOver reports whether certainly nothing is left of the item.

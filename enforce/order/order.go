@@ -32,6 +32,7 @@ type Order struct {
 	ID string // what the controller's log calls it; empty for none
 }
 
+// OfHost is the order of one host.
 type OfHost struct {
 	Host  snapshot.Hostname
 	Order Order
@@ -83,8 +84,10 @@ func (o *Order) Name(devices []snapshot.Device) {
 	}
 }
 
+// Empty reports whether nothing is to do.
 func (o Order) Empty() bool { return len(o.Terminate) == 0 && len(o.Detach) == 0 }
 
+// Sort sorts the items.
 func (o *Order) Sort() {
 	slices.SortFunc(o.Terminate, func(a, b Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
 	slices.SortFunc(o.Detach, func(a, b Detachment) int {

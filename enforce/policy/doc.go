@@ -9,13 +9,13 @@
 //		fmt.Println(e.Key, e.Value, e.From)
 //	}
 //
-// A File is an enforce.Policy. Its settings are enforce.Keys, each with its reader; what else is in the file is read
-// here. Flags of the command line take precedence over it: see File.Flags.
+// A File is an enforce.Policy. Its settings are enforce.Keys, each with its reader; other keys are read here. Flags of
+// the command line take precedence over it: see File.Flags.
 //
 // # Which value applies
 //
 // A setting has a built-in value, perhaps one in `defaults:`, and any number in `overrides:`. Of the overrides that
-// select a host, a user and a time, the most specific one that has the setting wins. These are compared, in this order:
+// select a host, a user and a time, the most specific one with the setting wins, compared in this order:
 //
 //  1. users: a user's name, then a group of users, then none
 //  2. hosts: a name, then a pattern of names, then none
@@ -24,6 +24,6 @@
 //  5. of two that are equal in all of these, the later in the file; with two schedules that overlap this is an error,
 //     since a setting would change in the middle of its scheduled hours
 //
-// WithExemptions keeps rules away from a user, a host or a GPU for some hours, because an operator said so. Each such
+// WithExemptions suspends rules for a user, a host or a GPU for some hours, at an operator's request. Each such
 // exemption has an author, a reason and an end.
 package policy

@@ -12,8 +12,8 @@ import (
 
 var _ enforce.Policy = (*File)(nil)
 
-// Settings implements enforce.Policy. What follows from the same overrides and flags is merged once: a large fleet asks
-// 50,000 times a cycle.
+// Settings implements enforce.Policy. It merges the same overrides and flags once: a large fleet asks 50,000 times a
+// cycle.
 func (f *File) Settings(q enforce.Query) *enforce.Settings {
 	q.User = f.Accounts.Name(q.User)
 	layers := f.layers(q)
@@ -41,7 +41,7 @@ func (f *File) Settings(q enforce.Query) *enforce.Settings {
 	return settings
 }
 
-// keyOf appends what the settings of a user, or of a host without one, follow from.
+// keyOf appends what determines the settings of a user, or of a host for "".
 func (f *File) keyOf(key []byte, user snapshot.Username, layers []layer) []byte {
 	_, own := f.UserFlags[user]
 	switch {
@@ -58,7 +58,7 @@ func (f *File) keyOf(key []byte, user snapshot.Username, layers []layer) []byte 
 	return key
 }
 
-// guard is a mode of the kernel guard with those who are exempt from it.
+// guard is a mode of the kernel guard with the exempt users.
 func (e *exemptions) guard(m guard.Mode, accounts Aliases) guard.PolicySetting {
 	if m == guard.Off {
 		return guard.PolicySetting{}
@@ -83,7 +83,7 @@ func (f *File) Fleet() enforce.Fleet {
 	return fleet
 }
 
-// Names implements enforce.Policy: an override or a cap names a user, or a group of the file that has the user.
+// Names implements enforce.Policy: an override or a cap names the user, or a group of the file with the user.
 func (f *File) Names(user snapshot.Username) bool {
 	is := func(e entry) bool { return e.users[string(user)] }
 	overrides := func(o Override) bool { return o.users[string(user)] > 0 }
@@ -94,7 +94,7 @@ func (f *File) Names(user snapshot.Username) bool {
 
 // Exempt implements enforce.Policy. The reason is what is exempt, and the place in the file. Users and uids are exempt
 // by the uid that the kernel reports for a process or, if 1.4.3 reports none, by the owner of the environment. A
-// process in a container is of the user who is proved to have started it. For devices by an index see ExemptIndices.
+// process in a container belongs to the user who provably started it. For devices by index see ExemptIndices.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	user, uid, env := ownerOf(s)
 	s.User, s.Environment = f.Accounts.Name(user), env
@@ -111,7 +111,7 @@ func (f *File) ExemptIndices(host snapshot.Hostname) []enforce.ExemptGPU {
 	return list
 }
 
-// ownerOf is whose a subject is, as far as that can be believed. The environment is nil if it is another user's.
+// ownerOf is the owner of a subject, as far as it can be believed. The environment is nil if it is another user's.
 // Without a process, and where the host doesn't report uids, it is what state files claim.
 func ownerOf(s enforce.Subject) (user snapshot.Username, uid *snapshot.UID, env *snapshot.Environment) {
 	p := s.Process

@@ -21,8 +21,8 @@ type exemptions struct {
 	uids    map[snapshot.UID]Source
 	uuids   map[snapshot.GPUUUID]Source
 	devices []exemptIndices
-	// entries are those of hosts, processes, environments and containers. Each says in words what of a subject it names,
-	// or nothing. from says where each is written.
+	// entries are hosts, processes, environments and containers. Each returns what of a subject it names, in words, or
+	// "". from says where each is written.
 	entries []func(enforce.Subject) string
 	from    []Source
 }
@@ -33,7 +33,7 @@ type exemptIndices struct {
 	from        Source
 }
 
-// find is what of a subject (see ownerOf) is exempt, in words, and the entry; empty for nothing.
+// find returns what of a subject (see ownerOf) is exempt, in words, and the entry; empty for nothing.
 func (e *exemptions) find(s enforce.Subject, uid *snapshot.UID) (what string, from Source) {
 	if from, ok := e.users[s.User]; ok {
 		return "user " + string(s.User), from
@@ -62,7 +62,7 @@ func (e *exemptions) find(s enforce.Subject, uid *snapshot.UID) (what string, fr
 	return "", Source{}
 }
 
-// indices are the devices of a host that are exempt by an index, each once, and the entries of the file.
+// indices are the devices of a host that are exempt by index, each once, and their entries in the file.
 func (e *exemptions) indices(host snapshot.Hostname) (list []enforce.ExemptGPU, from []Source) {
 	for i := range e.devices {
 		entry := &e.devices[i]
@@ -81,11 +81,11 @@ func (e *exemptions) indices(host snapshot.Hostname) (list []enforce.ExemptGPU, 
 	return list, from
 }
 
-// Aliases are the names that users have besides the one under which rules know them, in a directory or in /etc/passwd.
-// A rule for one of them holds for all.
+// Aliases are further names of users, in a directory or in /etc/passwd, with the one that rules use. A rule for one of
+// them applies to all.
 type Aliases map[snapshot.Username]snapshot.Username
 
-// Name is the name under which rules know a user.
+// Name is the name that rules use for a user.
 func (a Aliases) Name(user snapshot.Username) snapshot.Username {
 	if name, other := a[user]; other {
 		return name
@@ -164,8 +164,8 @@ func (r *reader) owned(name *string, user *snapshot.Username) strictyaml.Keys {
 	}
 }
 
-// exemptEnvironment reads an owner and a name. A name alone is refused: any user could give it to an environment. An id
-// on a host does nothing any more, as any user may ask for a free id.
+// exemptEnvironment reads an owner and a name. A name alone is refused: any user could give it to an environment. An ID
+// on a host is ignored now, as any user may ask for a free ID.
 func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 	var name, host, eid string
 	var user snapshot.Username
@@ -192,8 +192,8 @@ func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 	}
 }
 
-// readContainer reads a name, an image or a label. Only a container of root's runtime can be exempt: a user of a
-// rootless one would choose its name and labels.
+// readContainer reads a name, an image or a label. Only containers of root's runtime can be exempt: users of a rootless
+// one choose names and labels.
 func (e *exemptions) readContainer(n *strictyaml.Node) {
 	var name, image, label string
 	n.Map(strictyaml.Keys{
@@ -231,7 +231,7 @@ func (e *exemptions) readContainer(n *strictyaml.Node) {
 	})
 }
 
-// readUnprotected reads names of daemons that are protected by default. Another name would have no effect.
+// readUnprotected reads names of daemons that are protected by default. Other names would have no effect.
 func (r *reader) readUnprotected(n *strictyaml.Node) {
 	n.List(func(item *strictyaml.Node) {
 		r.file.OfFleet.Unprotected = append(r.file.OfFleet.Unprotected, item.OneOf(safety.Protected()...))

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The most that an exemption may have.
+// Limits of exemptions.
 const (
 	MaxReason     = 200 // characters
 	MaxExemption  = 30 * 24 * time.Hour
@@ -24,7 +24,7 @@ const (
 	maxLead       = 365 * 24 * time.Hour
 )
 
-// Exemption keeps rules away from somebody, for a time.
+// Exemption exempts somebody from rules for a time.
 type Exemption struct {
 	Who
 	Reason  string    `json:"reason"`
@@ -35,19 +35,18 @@ type Exemption struct {
 	Until time.Time `json:"until"`
 }
 
-// Who is who and what is exempt: a user, everywhere or on a host; a host; or a GPU of one. Each but a GPU may be
-// limited to a rule.
+// Who is exempt: a user, everywhere or on a host; a host; or a GPU of a host. All but a GPU may be limited to a rule.
 type Who struct {
 	// User is a name as hosts report it, or "uid 1004" for a user without one.
 	User   snapshot.Username     `json:"user,omitempty"`
 	Host   snapshot.Hostname     `json:"host,omitempty"`
 	Device *snapshot.DeviceIndex `json:"device,omitempty"`
-	// UUID is that of the GPU, which the exemption follows; missing until the host says it.
+	// UUID is that of the GPU, which the exemption follows; missing until the host reports it.
 	UUID snapshot.GPUUUID `json:"uuid,omitempty"`
 	Rule enforce.Rule     `json:"rule,omitempty"` // missing for all rules
 }
 
-// Same reports whether the user, host, device and rule are the same.
+// Same reports whether user, host, device and rule are the same.
 func (w *Who) Same(other *Who) bool {
 	device := w.Device == nil && other.Device == nil || w.Device != nil && other.Device != nil &&
 		w.IsOf(*other.Device, other.UUID)
@@ -59,7 +58,7 @@ func (w *Who) IsOf(index snapshot.DeviceIndex, uuid snapshot.GPUUUID) bool {
 	return snapshot.SameGPU(*w.Device, w.UUID, index, uuid)
 }
 
-// String names who is exempt, as in "user bob on host gpu-1 from rule idle".
+// String names who is exempt, such as "user bob on host gpu-1 from rule idle".
 func (w *Who) String() (s string) {
 	if w.User != "" {
 		s = "user " + text.Shown(string(w.User)) + " on "
@@ -79,12 +78,12 @@ func (w *Who) String() (s string) {
 	return s
 }
 
-// String is a line about it.
+// String is the exemption in a line.
 func (e *Exemption) String() string {
 	return fmt.Sprintf("%s is exempt %s by %s: %s", e.Who.String(), e.Times(), e.By, e.Reason)
 }
 
-// Times says when it holds, as in "until 2026-12-08 00:00:00".
+// Times says when it applies, such as "until 2026-12-08 00:00:00".
 func (e *Exemption) Times() string {
 	until := "until " + e.Until.Local().Format(time.DateTime)
 	if e.From.IsZero() {
@@ -93,10 +92,10 @@ func (e *Exemption) Times() string {
 	return "from " + e.From.Local().Format(time.DateTime) + " " + until
 }
 
-// Begun says whether it holds at a moment before its end.
+// Begun reports whether it has begun.
 func (e *Exemption) Begun(now time.Time) bool { return e.From.IsZero() || !now.Before(e.From) }
 
-// lead is how long after it was created it begins.
+// lead is the time from its creation to its beginning.
 func (e *Exemption) lead() time.Duration {
 	if e.From.IsZero() {
 		return 0
@@ -104,7 +103,7 @@ func (e *Exemption) lead() time.Duration {
 	return e.From.Sub(e.Created)
 }
 
-// Check returns an error unless it can be exempted.
+// Check returns an error unless Who can be exempt.
 func (w *Who) Check() error {
 	switch {
 	case w.User == "" && w.Host == "":
@@ -140,7 +139,7 @@ func (w *Who) Check() error {
 	return nil
 }
 
-// CheckRule returns an error unless a rule is known, or is a cap of the policy, by its name or ID.
+// CheckRule returns an error unless the rule is known, or is a cap of the policy, by name or ID.
 func (w *Who) CheckRule(p enforce.Policy) error {
 	if _, isRule := w.Rule.Setting(); isRule || w.Rule == "" {
 		return nil
@@ -156,7 +155,7 @@ func (w *Who) CheckRule(p enforce.Policy) error {
 		text.Hint(string(w.Rule), names, "write one of "+strings.Join(names, ", ")))
 }
 
-// Check returns an error unless an exemption is complete and within the limits.
+// Check returns an error unless the exemption is complete and within the limits.
 func (e *Exemption) Check() error {
 	length := e.Until.Sub(e.Created) - e.lead()
 	switch {
@@ -170,7 +169,7 @@ func (e *Exemption) Check() error {
 	return errors.Join(CheckReason(e.Reason), e.Who.Check())
 }
 
-// CheckReason returns an error unless a text is a reason: it is shown on terminals and pages.
+// CheckReason returns an error unless a text can be a reason: it is shown on terminals and pages.
 func CheckReason(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
@@ -183,7 +182,7 @@ func CheckReason(reason string) error {
 	return nil
 }
 
-// ExemptionHours is a number of hours as a length of an exemption.
+// ExemptionHours converts a number of hours to the length of an exemption.
 func ExemptionHours(hours float64) (time.Duration, error) {
 	length := time.Duration(hours * float64(time.Hour))
 	if !(hours > 0 && hours <= MaxExemption.Hours()) || length <= 0 { // also NaN
@@ -192,7 +191,7 @@ func ExemptionHours(hours float64) (time.Duration, error) {
 	return length, nil
 }
 
-// ID names it in a list: it is short, and the same for the same user, host, device and rule.
+// ID is short, and the same for the same user, host, device and rule.
 func (w *Who) ID() string {
 	device := string(w.UUID)
 	if w.Device != nil && device == "" {
@@ -202,7 +201,7 @@ func (w *Who) ID() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// ExemptionList are the exemptions that there are, the oldest first. Its methods return another list.
+// ExemptionList are the present exemptions, the oldest first. Its methods return another list.
 type ExemptionList []Exemption
 
 // Add returns the list with an exemption, which replaces one of the same user, host, device and rule.
@@ -217,7 +216,7 @@ func (l ExemptionList) Add(e Exemption) (ExemptionList, error) {
 	return append(list, e), nil
 }
 
-// Remove returns the list without the exemption of a user, host, device and rule, and that exemption; false for none.
+// Remove returns the list without the exemption of Who, and that exemption; false for none.
 func (l ExemptionList) Remove(w Who) (ExemptionList, Exemption, bool) {
 	at := slices.IndexFunc(l, func(e Exemption) bool { return e.Same(&w) })
 	if at < 0 {
@@ -226,19 +225,19 @@ func (l ExemptionList) Remove(w Who) (ExemptionList, Exemption, bool) {
 	return slices.Delete(slices.Clone(l), at, at+1), l[at], true
 }
 
-// Expire returns the list without the exemptions that have ended, and those.
+// Expire returns the exemptions that have not ended, and those that have.
 func (l ExemptionList) Expire(now time.Time) (left, expired ExemptionList) {
 	return slices.DeleteFunc(slices.Clone(l), func(e Exemption) bool { return e.ended(now) }),
 		slices.DeleteFunc(slices.Clone(l), func(e Exemption) bool { return !e.ended(now) })
 }
 
-// ended reports whether an exemption no longer holds, also if it would last for longer than any may: the clock was set
+// ended reports whether an exemption has ended. One that would last longer than allowed has, too: the clock was set
 // back. Times are rounded to a second.
 func (e *Exemption) ended(now time.Time) bool {
 	return !now.Before(e.Until) || e.Until.Sub(now) > MaxExemption+e.lead()+time.Second
 }
 
-// Follow returns the list with the UUIDs of exempt devices, as hosts first show them, and the indices of now.
+// Follow returns the list with the UUIDs of exempt devices, as hosts first show them, and the present indices.
 func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {
@@ -256,7 +255,7 @@ func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	return list
 }
 
-// Move returns the list with all times changed: the ends by to, and the others with them, so that they stay in order.
+// Move returns the list with the ends changed by to, and the other times by as much, so that they stay in order.
 func (l ExemptionList) Move(to func(time.Time) time.Time) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {

@@ -19,9 +19,9 @@ import (
 
 // File is a policy file. In the zero File all rules are off; Default applies without a file.
 type File struct {
-	// Accounts are the other names of users; Settings and Exempt take any.
+	// Accounts are the other names of users; Settings and Exempt accept any.
 	Accounts Aliases
-	// Defaults apply where no override does. What the file leaves out is that of Default.
+	// Defaults apply without an override. They include the values of Default.
 	Defaults  Settings
 	overrides []Override
 	Groups    map[string][]string  // the users of each group, with nested groups resolved
@@ -29,7 +29,7 @@ type File struct {
 
 	CapList      []*Cap // in the order of the file
 	reservations []reservation
-	// UnixGroups is what is known now of who is in which Unix group; nil if nothing is.
+	// UnixGroups is the known membership in Unix groups; nil if nothing is known.
 	UnixGroups func(user snapshot.Username, group string) enforce.Membership
 	HostGroups map[string][]string // of the inventory
 	exemptions exemptions
@@ -41,7 +41,7 @@ type File struct {
 	Ignored    []Warning   // the keys of the file that do nothing any more
 	References []Reference // in the order of the file
 
-	// Flags take precedence over the file, and UserFlags over Flags. Nothing here is changed once Settings was called.
+	// Flags take precedence over the file, and UserFlags over Flags. Nothing here changes after Settings was called.
 	Flags     Settings
 	UserFlags map[snapshot.Username]Settings
 
@@ -71,7 +71,7 @@ var (
 
 const maxLimit = 1_000_000
 
-// newLimit makes a limit of which 0 is off.
+// newLimit makes a limit that 0 switches off.
 func newLimit(key string, at func(*enforce.Fleet) *int) strictyaml.Setting[enforce.Fleet] {
 	read := func(n *strictyaml.Node) int { return n.Int(0, maxLimit) }
 	s := strictyaml.NewSetting(key, at, "", read, strconv.Itoa)

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// HookEvent is what a hook is called for.
+// HookEvent is an event that a hook is called for.
 type HookEvent string
 
 // The events.
@@ -18,7 +18,7 @@ const (
 	OnLimit HookEvent = "hold" // safety limits held actions against users or on hosts back
 )
 
-// Hook is a program or a URL that gets events, as JSON.
+// Hook is a program or a URL that gets events as JSON.
 type Hook struct {
 	Command []string // a program with its arguments, which reads stdin
 	Webhook string   // a URL to which it is posted; one of the two is set

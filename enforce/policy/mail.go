@@ -28,12 +28,12 @@ const (
 	NoTLS    TLS = "none"
 )
 
-// MailGather is for how long the first message to a user waits for others, which are in the same mail.
+// MailGather is how long the first message to a user waits for others to share its mail.
 const MailGather = time.Minute
 
-// Mail says how users get mail.
+// Mail is how users get mail.
 type Mail struct {
-	// Sendmail is a program such as /usr/sbin/sendmail, SMTP a server as host:port. One of the two is set.
+	// Sendmail is a program such as /usr/sbin/sendmail, SMTP a server as host:port. One of them is set.
 	Sendmail, SMTP string
 	TLS            TLS
 	CAFile         string // certificates of the authorities of the server's; empty for those of the system
@@ -64,7 +64,7 @@ var (
 	errNoName    = errors.New("not sent: the host doesn't report the name of this user")
 )
 
-// Address is where mail to a user goes. It is made of plain account names alone: hosts may be hostile.
+// Address is where mail to a user goes. Templates only get plain account names: hosts may be hostile.
 func (m *Mail) Address(user snapshot.Username) (string, error) {
 	account := m.accounts.Name(user)
 	switch address, known := m.Addresses[account]; {
@@ -85,7 +85,7 @@ func (m *Mail) Address(user snapshot.Username) (string, error) {
 
 const anAddress = "a mail address such as alice@example.org"
 
-// isAddress says whether a text is one mail address, which can be given to a program and written into a header.
+// isAddress says whether a text is one mail address that is safe as an argument of a program and in a header.
 func isAddress(s string) bool {
 	const longest = 254 // RFC 5321
 	parsed, err := netmail.ParseAddress(s)
@@ -175,7 +175,7 @@ func (m *Mail) check(n, tlsAt *strictyaml.Node, plaintext, program bool) {
 	}
 }
 
-// readAs reads a text of some kind; empty, with an error, for another one.
+// readAs reads a text of some kind; for another one it reports an error and returns "".
 func readAs(n *strictyaml.Node, kind string, is func(string) bool) string {
 	s := n.Text()
 	if s != "" && !is(s) {

@@ -21,11 +21,12 @@ type Override struct {
 	set    Settings
 	place  strictyaml.Place
 
-	// The hosts and users as they are written in the file.
+	// The hosts and users as written in the file.
 	writtenHosts, writtenUsers []string
 }
 
-// matches says whether the override applies, and how specific it is: by user, host, labels, time. The higher rank wins.
+// matches reports whether the override applies, and how specific it is: by user, host, labels, time. The higher rank
+// wins.
 func (o *Override) matches(q enforce.Query) (rank [4]int, ok bool) {
 	rank = [4]int{o.users[string(q.User)], 0, len(o.labels), 0}
 	if rank[0] == 0 && len(o.writtenUsers) > 0 || !hasLabels(q.Labels, o.labels) {
@@ -61,7 +62,7 @@ func (o *Override) hostRank(host string) (best int) {
 }
 
 // overlap is the first minute of the week at which two overrides with schedules are equally specific for the same host
-// and user, and a setting that both have.
+// and user, and a setting of both.
 func (o *Override) overlap(other *Override) (minute int, key string, found bool) {
 	var hosts []string
 	for _, p := range o.hosts {
@@ -83,7 +84,7 @@ func (o *Override) overlap(other *Override) (minute int, key string, found bool)
 	return minute, keys()[at].Key, true
 }
 
-// String describes what the override is for.
+// String says what the override selects.
 func (o *Override) String() string {
 	var parts, labels []string
 	add := func(name string, words ...string) {
@@ -103,8 +104,8 @@ func (o *Override) String() string {
 	return "override for " + strings.Join(parts, "; ")
 }
 
-// Resolve returns what applies to a host, a user and a time: each setting from the most specific place that has it. An
-// empty part of the query selects nothing. Exemptions are separate.
+// Resolve returns the settings for a host, a user and a time: each from the most specific place that has it. An empty
+// part of the query selects nothing. Exemptions are separate.
 func (f *File) Resolve(q enforce.Query) Settings { return f.merged(f.layers(q), q.User) }
 
 func (f *File) layers(q enforce.Query) []layer {
@@ -141,8 +142,8 @@ type Explanation struct {
 	From  string `json:"from"` // the place, in words
 }
 
-// Explain lists what applies to a host and a user at a time, and why: exemptions, then settings, then what applies to
-// the whole fleet. The controller knows which GPUs of the host are exempt by an index.
+// Explain lists what applies to a host and a user at a time, and why: exemptions, settings, then what applies to the
+// whole fleet. known are the host's GPUs that are exempt by index, from the controller.
 func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanation {
 	q.User = f.Accounts.Name(q.User)
 	var list []Explanation
@@ -272,7 +273,7 @@ func (o *Override) scope() enforce.Scope {
 	return s
 }
 
-// readUsers reads a list of users and groups. An empty list would be everybody.
+// readUsers reads a list of users and groups. It refuses an empty list, which would be everybody.
 func (r *reader) readUsers(n *strictyaml.Node, o *Override) {
 	n.List(func(item *strictyaml.Node) {
 		users, isGroup := r.readUserOrGroup(item)
@@ -290,7 +291,7 @@ func (r *reader) readUsers(n *strictyaml.Node, o *Override) {
 	}
 }
 
-// readHostList reads a list of host patterns. An empty list would be all hosts.
+// readHostList reads a list of host patterns. It refuses an empty list, which would be all hosts.
 func (r *reader) readHostList(n *strictyaml.Node, o *Override) {
 	n.List(func(item *strictyaml.Node) {
 		o.hosts = append(o.hosts, r.readHosts(item, item.Text()))

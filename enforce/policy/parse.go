@@ -108,7 +108,7 @@ func (r *reader) readLimits(n *strictyaml.Node) {
 // useSchedules is what to use instead of extend and fair-share.
 const useSchedules = "use overrides with a schedule, or genv remote exempt --for"
 
-// ignore reads a key that does nothing any more. The rest of the file applies: without a policy enforcement would stop.
+// ignore reads a key without effect. The rest of the file applies: without a policy enforcement would stop.
 func (r *reader) ignore(key, instead string) func(*strictyaml.Node) {
 	return func(n *strictyaml.Node) {
 		r.file.Ignored = append(r.file.Ignored, Warning{n.Place(), "key", key, fmt.Sprintf(
@@ -138,7 +138,7 @@ func (r *reader) group(name string) ([]string, error) {
 	return nil, fmt.Errorf("no such group in `groups:`; %s", hint)
 }
 
-// readUser reads the name of a user, as a list of one; nil if it isn't one.
+// readUser reads a user name, as a list of one; nil for another text.
 func (r *reader) readUser(n *strictyaml.Node) []string {
 	return r.readUserName(n, n.Text())
 }
@@ -176,7 +176,7 @@ func (r *reader) readGroup(n *strictyaml.Node, group string) []string {
 	return users
 }
 
-// Reference is a name in a policy of an account, or of a host or label of the inventory.
+// Reference is a name of an account, or of a host or label of the inventory, in a policy.
 type Reference struct {
 	Kind  string // ToUser and so on
 	Name  string // of a label its key

@@ -17,7 +17,7 @@ import (
 const (
 	maxCaps    = 64
 	maxCapName = 32 // characters
-	// defaultWarn is the warning of a cap of a share, of all but some GPUs, or that holds while others wait.
+	// defaultWarn is the warning of a cap of a share, of all but some GPUs, or with while.
 	defaultWarn = 30 * time.Minute
 )
 
@@ -172,7 +172,7 @@ func (c *Cap) amount() string {
 
 var percent, digits = text.Pattern(`%$`), text.Pattern(`^[0-9]+$`)
 
-// readAmount reads how much a cap allows, also as it is written.
+// readAmount reads a cap's limit, and returns its text, too.
 func (r *reader) readAmount(n *strictyaml.Node, kind enforce.CapKind) (limit enforce.CapLimit, written string) {
 	before := r.doc.Errors()
 	switch {
@@ -242,7 +242,8 @@ func (r *reader) readPerson(n *strictyaml.Node, name string) entry {
 	return e
 }
 
-// readSelection reads a list of people or hosts, some of which are left out by "!". An empty list would be all.
+// readSelection reads a list of people or hosts, with exceptions after "!". It refuses an empty list, which would be
+// all.
 func (r *reader) readSelection(n *strictyaml.Node, read func(*strictyaml.Node, string) entry, empty string,
 ) (s selection) {
 	isEmpty := n.IsList()

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// Source is where a value comes from. The zero Source means that there is none.
+// Source is where a value comes from; zero for nowhere.
 type Source struct {
 	Place strictyaml.Place // in the file; zero for a built-in value
 	By    string           // the part of the file or program, such as "defaults"
@@ -27,7 +27,7 @@ func (s Source) String() string {
 // Settings are values of a policy that may differ by host, user and time.
 type Settings struct {
 	enforce.Settings
-	// From is where each comes from, by its key; a setting without a Source is not set.
+	// From is where each value comes from, by key. A setting without a Source is not set.
 	From map[string]Source
 }
 
@@ -54,7 +54,7 @@ func (s *Settings) merge(from *Settings) {
 	}
 }
 
-// keys are the settings in the order in which they are explained: rules' own warnings after that of all rules.
+// keys are the settings in the order of explanations: rules' own warnings after that of all rules.
 var keys = sync.OnceValue(func() []enforce.Setting {
 	list := enforce.Keys()
 	warn := slices.IndexFunc(list, func(s enforce.Setting) bool { return s.Key == "warn" })
@@ -70,7 +70,7 @@ func misplaced() strictyaml.Keys {
 	return list
 }
 
-// readSettings reads a mapping of settings. It refuses those that may not differ by what an override selects.
+// readSettings reads a mapping of settings. It refuses those that can't differ by what an override selects.
 func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects enforce.Scope, by string) {
 	read, ruleWarns := strictyaml.Keys{}, strictyaml.Keys{}
 	for _, key := range keys() {
@@ -106,7 +106,7 @@ func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects enforce.S
 	n.Map(read, hints)
 }
 
-// readWarn reads the warnings of single rules, and what is left as that of all rules.
+// readWarn reads the warnings of single rules, and the rest as that of all rules.
 func readWarn(n *strictyaml.Node, ofAll func(*strictyaml.Node), ruleWarns strictyaml.Keys) {
 	rules, rest := n.Cut("rules")
 	if rest != nil {

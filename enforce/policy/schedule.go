@@ -180,7 +180,7 @@ func (h *hours) on(day int) (from, to int, ok bool) {
 	return from, to, true
 }
 
-// common is the first minute of the week that two items share, in the first week, or else the last, that both have.
+// common is the first shared minute of the week of two items, in the first week, or else the last, that both have.
 func (h *hours) common(other *hours) (first int, found bool) {
 	monday := firstMonday
 	if low := max(h.from, other.from); low != 0 {
@@ -222,7 +222,7 @@ var days = []string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}
 // Contains says whether a time is within the schedule.
 func (s *Schedule) Contains(t time.Time) bool { return s.endOf(s.minuteOf(t)) > 0 }
 
-// until is when the hours end in which a time is; zero if they go on for a month or more.
+// until is the end of the hours that contain a time; zero if they last for a month or more.
 func (s *Schedule) until(t time.Time) time.Time {
 	first := s.minuteOf(t)
 	end := first
@@ -234,7 +234,7 @@ func (s *Schedule) until(t time.Time) time.Time {
 	return time.Date(1970, 1, 1, 0, end, 0, 0, s.zone)
 }
 
-// longest is how long the hours of any week last at most without a break; 0 if they may last for a month, or have dates.
+// longest is how long the hours of any week last at most without a break; 0 for a month or more, or with dates.
 func (s *Schedule) longest() (longest time.Duration) {
 	if slices.ContainsFunc(s.entries, func(h hours) bool { return h.from != 0 || h.to != 0 }) {
 		return 0
@@ -253,7 +253,7 @@ func (s *Schedule) longest() (longest time.Duration) {
 	return longest
 }
 
-// endOf is the last end of the items that a minute since 1970 is in; 0 if it is in none.
+// endOf is the last end of the items with a minute since 1970; 0 for none.
 func (s *Schedule) endOf(minute int) (end int) {
 	for i := range s.entries {
 		for _, day := range []int{minute/minutesADay - 1, minute / minutesADay} {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Warning is about something in a policy that has no effect, or may not be what was meant.
+// Warning is about something in a policy that has no effect, or may not be meant so.
 type Warning struct {
 	Place   strictyaml.Place
 	Kind    string // key or cap, of one without effect; Hint for advice
@@ -24,7 +24,7 @@ type Warning struct {
 // Hint is the kind of warnings that are advice.
 const Hint = "hint"
 
-// Warnings are what is wrong with a policy besides errors, for hosts with their GPUs by model (nil if unknown).
+// Warnings are the problems of a policy besides errors, for hosts with their GPUs by model (nil if unknown).
 func (f *File) Warnings(hosts iter.Seq2[enforce.Query, map[string]int]) []Warning {
 	list := slices.Clone(f.Ignored)
 	add := func(at strictyaml.Place, kind, name, message string) {
@@ -67,7 +67,7 @@ func (f *File) takesNothing(index int) string {
 	return ""
 }
 
-// warnOf is the warning of a cap for people about whom no override is.
+// warnOf is the warning of a cap for people without an override.
 func (f *File) warnOf(c *Cap) enforce.Warn {
 	if c.Warn != nil {
 		return *c.Warn
@@ -109,14 +109,14 @@ func (f *File) neverBinds(c *Cap) string {
 		return "its users are exempt"
 	case c.when != nil && !slices.ContainsFunc(c.when.entries, isEver):
 		return fmt.Sprintf("schedule %s has no hours", c.when.Name)
-	case c.when != nil && c.when.longest() > 0 && c.when.longest() <= f.warnOf(c).For/4*3: // of what is spread over people
+	case c.when != nil && c.when.longest() > 0 && c.when.longest() <= f.warnOf(c).For/4*3: // it is spread over people
 		return fmt.Sprintf("its warning takes %s, and schedule %s lasts for %s at most: give it a shorter `warn`",
 			text.FormatDuration(f.warnOf(c).For), c.when.Name, text.FormatDuration(c.when.longest()))
 	}
 	return ""
 }
 
-// implies reports whether a cap holds wherever another is kept: for all of its people, GPUs and times, it allows no
+// implies reports whether a cap makes another one superfluous: for all of its people, GPUs and times, it allows no
 // more, with the same warning.
 func (c *Cap) implies(other *Cap) bool {
 	less := c.limit.Value <= other.limit.Value
@@ -148,8 +148,8 @@ func (c *Cap) takesAll(hosts iter.Seq2[enforce.Query, map[string]int]) string {
 	return ""
 }
 
-// meansShare says where a cap allows more GPUs than there are, as somebody writes who means a share of them; empty if
-// it doesn't, or if GPUs are unknown.
+// meansShare says where a cap allows more GPUs than there are, which somebody writes who means a percentage; empty
+// otherwise, or if GPUs are unknown.
 func (c *Cap) meansShare(hosts iter.Seq2[enforce.Query, map[string]int]) string {
 	isNumber := c.Kind == enforce.CapGPUs && c.by == nil && !c.limit.Percent && !c.limit.AllBut
 	if !isNumber || c.limit.Value < 10 || c.limit.Value > 100 {
@@ -181,7 +181,7 @@ func (c *Cap) gpusOf(q enforce.Query, byModel map[string]int) int64 {
 	return c.Count(byModel)
 }
 
-// actsAtOnce is the first place of a cap or rule that acts without a warning that the file would say; zero for none.
+// actsAtOnce is the first place of a cap or rule that acts without a warning in the file; zero for none.
 func (f *File) actsAtOnce() (first strictyaml.Place) {
 	says := func(s *Settings, key string) bool { return s.From[key].Place.Line > 0 }
 	if says(&f.Defaults, "warn") {
@@ -226,7 +226,7 @@ func (f *File) countsNoneOutside() (first strictyaml.Place) {
 	return first
 }
 
-// endsNothing is the place of an idle rule with end, for which no GPU with a process is idle; zero for none.
+// endsNothing is the place of an idle rule with end that considers no GPU with a process idle; zero for none.
 func (f *File) endsNothing() strictyaml.Place {
 	for _, s := range f.written() {
 		if i := s.Idle; i != nil && i.End && i.Below == 0 && i.BelowPower == 0 {
@@ -244,7 +244,7 @@ func (f *File) written() []*Settings {
 	return list
 }
 
-// warnsFor lists the places of warnings that are shorter than a time.
+// warnsFor lists the places of warnings shorter than a time.
 func (f *File) warnsFor(less time.Duration) (list []strictyaml.Place) {
 	add := func(warn *enforce.Warn, at strictyaml.Place) {
 		if warn != nil && warn.For > 0 && warn.For < less {

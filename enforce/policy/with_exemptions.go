@@ -25,7 +25,7 @@ func places(host snapshot.Hostname, user snapshot.Username) [3]Who {
 	return [3]Who{{Host: host}, {Host: host, User: user}, {User: user}}
 }
 
-// WithExemptions returns a policy with those exemptions of a list that hold at a moment.
+// WithExemptions returns a policy with the exemptions of a list that apply at a time.
 func WithExemptions(policy enforce.Policy, list ExemptionList, now time.Time) enforce.Policy {
 	p := withExemptions{policy, make(map[Who][]*Exemption), make(map[snapshot.Hostname]*Exemption)}
 	for i := range list {
@@ -42,7 +42,6 @@ func WithExemptions(policy enforce.Policy, list ExemptionList, now time.Time) en
 	return p
 }
 
-// Exempt implements enforce.Policy.
 func (p withExemptions) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	if reason, exempt = p.Policy.Exempt(s); exempt {
 		return reason, true
@@ -85,7 +84,7 @@ func (p withExemptions) Settings(q enforce.Query) *enforce.Settings {
 	return &s
 }
 
-// Caps implements enforce.Policy: exempt people are not of a cap, and exempt hosts count nothing.
+// Caps implements enforce.Policy: caps don't cover exempt people, and count nothing on exempt hosts.
 func (p withExemptions) Caps(at time.Time) []*enforce.Cap {
 	list := p.Policy.Caps(at)
 	for _, c := range list {

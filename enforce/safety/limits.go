@@ -56,6 +56,7 @@ func (h *Held) Reason() string {
 	return "safety limit exceeded: " + h.Because
 }
 
+// String is a line about it.
 func (h Held) String() string {
 	taken := "No action"
 	if h.partly {

@@ -56,10 +56,10 @@ func cgroup2Mount(mountinfo string) (string, error) {
 		"mount one with `mount -t cgroup2 none FOLDER`", ErrUnsupported)
 }
 
-// unescaped undoes how mountinfo writes paths.
+// unescaped decodes paths of mountinfo.
 var unescaped = strings.NewReplacer(`\134`, `\`, `\040`, " ", `\011`, "\t", `\012`, "\n")
 
-// attach attaches the program, which is in the kernel already, next to others. So EPERM can't be a missing permission.
+// attach attaches the loaded program beside others. EPERM can't be a missing permission, since loading succeeded.
 func (c cgroup) attach(program *ebpf.Program) (l bpfLink, id uint32, err error) {
 	folder, err := os.Open(c.path)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c cgroup) attach(program *ebpf.Program) (l bpfLink, id uint32, err error) 
 	return l, id, nil
 }
 
-// Program is another program that judges opens of devices.
+// Program is another program that decides about opens of devices.
 type Program struct {
 	ID        uint32 `json:"id"`             // as bpftool shows it
 	Name      string `json:"name,omitempty"` // as its maker called it
@@ -103,14 +103,14 @@ func (c cgroup) programs() ([]Program, error) {
 	}
 }
 
-// The flags of bpf(2) for cgroups.
+// Flags of bpf(2) for cgroups.
 const (
 	allowOverride = 1
 	allowMulti    = 2
 )
 
-// programsAt lists the programs of one folder. At the guard's own one each needs BPF_F_ALLOW_MULTI; above it, one that
-// may be overridden is no obstacle.
+// programsAt lists the programs of one folder. In the guard's own folder each needs BPF_F_ALLOW_MULTI; above it, a
+// program that may be overridden is no obstacle.
 func programsAt(path string, own bool) ([]Program, error) {
 	ids, flags, err := queryPrograms(path)
 	if err != nil {
@@ -142,7 +142,7 @@ func nameOf(id uint32) string {
 
 const maxPrograms = 64 // more than the kernel lets be attached to a cgroup
 
-// queryPrograms is BPF_PROG_QUERY, with the flags, which the library leaves out.
+// queryPrograms is BPF_PROG_QUERY with the flags, which the library omits.
 func queryPrograms(path string) (ids []uint32, flags uint32, err error) {
 	folder, err := os.Open(path)
 	if err != nil {
@@ -168,7 +168,7 @@ func queryPrograms(path string) (ids []uint32, flags uint32, err error) {
 }
 
 // bpfLink is a bpf_link: its program is attached while a descriptor or a pin of it exists. The library's link package
-// asks the kernel for features at each start, and closes unreachable links.
+// probes kernel features at each start, and closes unreachable links.
 type bpfLink int
 
 // Commands of bpf(2).
@@ -237,7 +237,7 @@ func (l bpfLink) pin(path string) error {
 	return err
 }
 
-// update replaces the program; every open is judged by the old one or by the new one.
+// update replaces the program atomically: each open is judged by the old one or the new one.
 func (l bpfLink) update(program *ebpf.Program) error {
 	_, err := bpf(cmdLinkUpdate, &struct{ link, program, flags, old uint32 }{
 		link:    uint32(l),
@@ -253,7 +253,7 @@ func (l bpfLink) detach() error {
 	return err
 }
 
-// facts are the link's id and its cgroup, 0 for a detached link.
+// facts are the link's ID and its cgroup, 0 for a detached link.
 func (l bpfLink) facts() (id uint32, cgroup uint64, err error) {
 	var info struct {
 		kind, id, program, _ uint32
@@ -277,5 +277,4 @@ func (l bpfLink) facts() (id uint32, cgroup uint64, err error) {
 	return info.id, info.cgroup, nil
 }
 
-// Close closes the descriptor.
 func (l bpfLink) Close() error { return unix.Close(int(l)) }

@@ -1,10 +1,10 @@
 // Package kernel is the guard inside the kernel: a BPF program at the root of cgroup2 that denies, or only reports, a
 // user's open of a device. It knows minors and uids; package guard decides who may use what, and for how long.
 //
-// The program lets an open through unless all of this is certain: it is an open of a guarded NVIDIA device node
-// (character device, major 195), the lease has not ended, the process's real uid is an ordinary user's, and that uid
-// has no permission for the minor. Other nodes of the driver (nvidiactl, nvidia-modeset, nvidia-uvm, nvidia-caps) and
-// mknod(2) are never denied. Open descriptors stay usable.
+// The program allows an open unless all of this is certain: it opens a guarded NVIDIA device node (character device,
+// major 195), the lease has not ended, the process's real uid is an ordinary user's, and that uid has no permission for
+// the minor. Other nodes of the driver (nvidiactl, nvidia-modeset, nvidia-uvm, nvidia-caps) and mknod(2) are never
+// denied. Open descriptors stay usable.
 //
 // The program and its maps are pinned in a bpffs, and outlive the process until the lease ends; the next process takes
 // them over without a gap. Probe says what a kernel lacks; Open then fails with ErrUnsupported.
@@ -35,10 +35,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// DefaultDir is where the guard is pinned.
+// DefaultDir is the default folder of the pins.
 const DefaultDir = "/sys/fs/bpf/genv"
 
-// Location says where the guard is.
+// Location is where the guard is.
 type Location struct {
 	Dir      string // for the pins, in a bpffs, made for root alone; empty for DefaultDir
 	Unpinned bool   // the guard ends with this process
@@ -104,7 +104,7 @@ func openPinned(dir string, cg cgroup, major int32) (*Guard, error) {
 	if err != nil {
 		return nil, errors.Join(err, g.Close(), Remove(dir))
 	}
-	// Only the pin holds the link from here on: removing it by hand ends the guard at once.
+	// From here on only the pin holds the link: removing it by hand ends the guard at once.
 	g.dir = dir
 	err = g.link.Close()
 	g.link = noLink
@@ -130,7 +130,7 @@ func openUnpinned(cg cgroup, major int32) (*Guard, error) {
 	return &Guard{cgroup: cg, linkID: id, maps: m, allowed: map[snapshot.UID]guard.Minors{}, link: l}, nil
 }
 
-// Close ends this process's use of the guard. A pinned one acts until its lease ends; another one is gone.
+// Close ends this process's use of the guard. A pinned one acts until its lease ends; an unpinned one is gone.
 func (g *Guard) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -225,7 +225,7 @@ var errNotPinned = errors.New("no guard is pinned")
 // linkPin is the pin of the link: while it exists, the guard is attached.
 func linkPin(dir string) string { return filepath.Join(dir, "link") }
 
-// makeDir makes the pins' folder, for its owner alone, if its parent is a bpffs.
+// makeDir makes the folder of the pins, for its owner alone, if its parent is a bpffs.
 func makeDir(dir string) error {
 	if err := isBPFFS(filepath.Dir(dir)); err != nil {
 		return err
@@ -259,7 +259,7 @@ func isBPFFS(dir string) error {
 	return nil
 }
 
-// takeOver continues with what is pinned in dir; errNotPinned if that can't be done.
+// takeOver continues with the pins in dir; errNotPinned if that is impossible.
 func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
 	l, err := pinnedLink(linkPin(dir))
 	switch {
@@ -303,7 +303,7 @@ func (m *maps) replaceProgram(l bpfLink, major int32) error {
 	return classify("replace the program", l.update(program))
 }
 
-// Remove ends the guard that is pinned in dir, if any, at once, like removing the folder by hand.
+// Remove ends the guard pinned in dir, if any, at once, like removing the folder by hand.
 func Remove(dir string) error {
 	dir = cmp.Or(dir, DefaultDir)
 	if l, err := pinnedLink(linkPin(dir)); err == nil {

@@ -32,7 +32,7 @@ type maps struct {
 	lost    *ebpf.Map // array of one element: events that the ring buffer had no room for
 }
 
-// all are the maps, and how they are made, in a fixed order: a failure that lasts has the same text each time. The
+// all are the maps and their specifications, in a fixed order: a lasting failure has the same text each time. The
 // hashes are not preallocated, so that the program can't read an element that another key has by now.
 func (m *maps) all() iter.Seq2[**ebpf.Map, *ebpf.MapSpec] {
 	spec := func(name string, kind ebpf.MapType, key, value, entries, flags uint32) *ebpf.MapSpec {
@@ -107,7 +107,7 @@ func (m *maps) close() {
 
 const modeEnforce = int32(guard.Enforce)
 
-// The fields of a record in the ring buffer, in native byte order.
+// Offsets in a record of the ring buffer, in native byte order.
 const (
 	recordPID   = 0 // of the process; 0 if the kernel doesn't say it
 	recordUID   = 8
@@ -128,8 +128,8 @@ func parseRecord(b []byte) (e guard.DeviceOpen, ok bool) {
 	}, true
 }
 
-// Events calls handle with each event, oldest first, until ctx ends, with its error. A machine has one reader at a
-// time, since each event is read once; until then the buffer keeps what it has room for.
+// Events calls handle with each event, oldest first, until ctx ends, and returns its error. A machine has one reader at
+// a time, since each event is read once. Without a reader, the buffer keeps what fits.
 func (g *Guard) Events(ctx context.Context, handle func(guard.DeviceOpen)) error {
 	reader, err := ringbuf.NewReader(g.maps.events)
 	if err != nil {
@@ -154,8 +154,8 @@ func (g *Guard) Events(ctx context.Context, handle func(guard.DeviceOpen)) error
 // MaxUsers limits the users of a guard.
 const MaxUsers = 65536
 
-// SetAllowed says which minors each user may open; others may open no guarded one. Only differences are written, and
-// permissions are given before others are taken away. With ErrFull, some users have none; the rest is set.
+// SetAllowed sets which minors each user may open; others may open no guarded one. It only writes differences, and
+// gives permissions before it takes others away. With ErrFull, some users have none; the rest is set.
 func (g *Guard) SetAllowed(allowed map[snapshot.UID]guard.Minors) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -178,7 +178,7 @@ func (g *Guard) SetAllowed(allowed map[snapshot.UID]guard.Minors) error {
 	return fmt.Errorf("%w: %d of %d have no permission", guard.ErrFull, left, len(allowed))
 }
 
-// give writes permissions that differ from the written ones, and returns how many users there was no room for.
+// give writes changed permissions, and returns how many users didn't fit.
 func (g *Guard) give(allowed map[snapshot.UID]guard.Minors) (left int, err error) {
 	for uid, minors := range allowed {
 		if now, ok := g.allowed[uid]; ok && now == minors {
@@ -210,7 +210,7 @@ func (m *maps) readAllowed() (map[snapshot.UID]guard.Minors, error) {
 	return allowed, nil
 }
 
-// SetMinors sets the guarded devices. Allowed opens of these are events, too, while the lease lasts.
+// SetMinors sets the guarded devices. Their allowed opens are events, too, while the lease lasts.
 func (g *Guard) SetMinors(guarded guard.Minors) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -21,7 +21,8 @@ type Ability struct {
 	Detail string `json:"detail,omitempty"` // where it is, or why it is missing
 }
 
-// Support is what this kernel can do for a guard, and who else judges opens of devices at or above the cgroup.
+// Support is what this kernel can do for a guard, and the other programs that decide about opens at or above the
+// cgroup.
 type Support struct {
 	Possible  bool      `json:"possible"`
 	Why       string    `json:"why,omitempty"` // why it isn't
@@ -30,7 +31,7 @@ type Support struct {
 	Err       error     `json:"-"` // has a class below; nil if Open can work, without a bpffs with Location.Unpinned
 }
 
-// Probe says what is there and what is missing. It attaches and pins nothing.
+// Probe says what exists and what is missing. It attaches and pins nothing.
 func Probe(o Location) Support { return gather(o).report() }
 
 type probedFacts struct {

@@ -16,7 +16,7 @@ const nvidiaMajor = 195
 
 const programName = "genv_guard"
 
-// eventInterval is the time from an event to the next of its kind, uid and minor.
+// eventInterval is the minimum time between events of the same kind, uid and minor.
 const eventInterval = 100 * time.Millisecond
 
 // Fields of struct bpf_cgroup_dev_ctx, the program's argument.
@@ -31,7 +31,7 @@ const (
 	typeMask      = 0xffff
 )
 
-// Offsets, from the frame pointer, of what calls of helpers would overwrite.
+// Offsets, from the frame pointer, of values that calls of helpers would overwrite.
 const (
 	stackDeadline = -8
 	stackMode     = -16 // mode and first uid, as in control
@@ -41,7 +41,7 @@ const (
 	stackLast     = -40
 )
 
-// The callee-saved registers.
+// Callee-saved registers.
 const (
 	rContext = asm.R6 // and later the event's record
 	rUID     = asm.R7
@@ -102,7 +102,7 @@ func (m *maps) isGuardedOpen(major int32) asm.Instructions {
 	)...)
 }
 
-// isInLease goes on while the lease lasts: ordinary users to the verdict, others to the event.
+// isInLease continues while the lease lasts: ordinary users to the verdict, others to the event.
 func (m *maps) isInLease() asm.Instructions {
 	return append(asm.Instructions{
 		asm.StoreImm(asm.RFP, stackKey, 0, asm.Word),
@@ -153,8 +153,8 @@ func (m *maps) isAllowed() asm.Instructions {
 	)...)
 }
 
-// isFirst goes on to write the event, unless there was just one of its kind, uid and minor, or for an allowed open, of
-// its process: one that only looks hides no other. Failures here and in write change no verdict.
+// isFirst continues to write the event, unless there was just one of the same kind, uid and minor or, for an allowed
+// open, of its process: a process that only looks hides no other. Failures here and in write change no verdict.
 func (m *maps) isFirst(withPID bool) asm.Instructions {
 	code := asm.Instructions{asm.StoreMem(asm.RFP, stackKey, rUID, asm.Word).WithSymbol("report")}
 	if withPID {
