@@ -1,17 +1,16 @@
-// Package doctor examines hosts from a controller, and says what is wrong with each and what to do about it: from name
-// resolution to login, sudo, the clock, and the findings of the host's own `genv doctor`.
+// Package doctor examines hosts from a controller, and says what is wrong and what to do: from name resolution to
+// login, sudo, the clock, and the host's own `genv doctor`.
 //
 //	d := &doctor.Doctor{Client: client, Timeout: 30 * time.Second, Now: time.Now}
 //	results := remote.Each(ctx, hosts, 64, func(ctx context.Context, h remote.Host) (doctor.HostReport, error) {
 //		return d.Examine(ctx, h), nil
 //	})
 //
-// If the host has genv 1.4.3 or none, its own checks are skipped. sudo only runs `sudo -n -l`, which lists what is
-// allowed, and `genv usage serve`, which says which controller acts there, and tries what acting needs on a process of
-// its own. Nothing changes the host.
+// A host with genv 1.4.3 or none makes no checks of its own. sudo only runs `sudo -n -l`, which lists what is allowed,
+// and `genv usage serve`, which says which controller acts, and tries what acting needs on a process of its own.
+// Nothing changes the host.
 //
-// Hosts may lie about themselves: their output is bounded, never sets the next step, and can't change what the
-// controller found.
+// Hosts may lie: their output is bounded, never sets the next step, and can't change the controller's findings.
 package doctor
 
 import (
@@ -99,7 +98,7 @@ func (d *Doctor) begin(host remote.Host) *examination {
 
 const notTried = "not tried"
 
-// Examine examines a host. Checks that couldn't run are Skipped.
+// Examine examines a host. What couldn't run is Skipped.
 func (d *Doctor) Examine(ctx context.Context, host remote.Host) HostReport {
 	began, e := time.Now(), d.begin(host)
 	if e.resolve(ctx) {
@@ -129,7 +128,7 @@ func (e *examination) add(checks ...doctor.Check) {
 	}
 }
 
-// fail adds a failed check, and that no command ran. The cause is the error's class, unless the table has a better one.
+// fail adds a failed check. The cause is the error's class, unless the table has a better one.
 func (e *examination) fail(name doctor.Name, err error, table ...doctor.Check) {
 	e.add(doctor.First(name, append(table, failed(name, err))...))
 	f := remote.FailureOf(e.host.Name, err)
@@ -158,7 +157,7 @@ func (e *examination) look(ctx context.Context) {
 	e.askActing(ctx)
 }
 
-// run runs a command on the host, with retries if sshd is too busy.
+// run retries if sshd is too busy.
 func (e *examination) run(ctx context.Context, command remote.Command) (remote.Output, error) {
 	return remote.UntilNotBusy(ctx, func() (remote.Output, error) { return e.Client.Run(ctx, e.host, command) })
 }
@@ -183,7 +182,7 @@ type FleetReport struct {
 	Duplicates []controller.Duplicate `json:"duplicates"`
 }
 
-// DocumentOf judges the hosts' controllers, and counts hosts. e is nil without an election.
+// DocumentOf judges hosts' controllers, and counts hosts. e is nil without an election.
 func DocumentOf(hosts []HostReport, e *Election, genv doctor.GenvProgram, at time.Time) FleetReport {
 	d := FleetReport{
 		Schema: Schema, Time: at.UTC(), Genv: genv, Hosts: hosts, Failed: []remote.Failure{},
@@ -275,7 +274,7 @@ func (e *examination) unreached(err error) {
 	}
 }
 
-// answered adds that an SSH server answered, if that must be the host's.
+// answered: an SSH server answered, surely the host's.
 func (e *examination) answered() {
 	if e.way.Direct() {
 		e.add(doctor.Good(doctor.TCP, "an SSH server answers at port %d", e.way.Settings.Port))

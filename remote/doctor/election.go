@@ -34,8 +34,8 @@ type Election struct {
 	Health     string // the command to examine the members
 }
 
-// AskEtcd asks about the election with this key, and about etcd itself, within 10 s. Ask the hosts first: then they
-// can't know a later epoch than the leader's.
+// AskEtcd asks about an election and etcd itself, within 10 s. Ask the hosts first: then they can't know a later epoch
+// than the leader's.
 func AskEtcd(ctx context.Context, config etcd.Config, key, health string) *Election {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -67,7 +67,7 @@ func (e *Election) ask(ctx context.Context, client *etcd.Gateway) (err error) {
 	return err
 }
 
-// The rows about an election, in order: one for each standby and each lost controller.
+// Rows about an election, in order: one for each standby and each lost controller.
 const (
 	etcdRow    doctor.Name = "etcd"
 	leaderRow  doctor.Name = "leader"
@@ -145,7 +145,7 @@ func (e *Election) checkLeader(r *election.Registration, now time.Time) doctor.C
 		doctor.If(last.Sub(now) > 2*time.Minute, "leader-clock", "the leader's clock is over 2 minutes ahead of this one"))
 }
 
-// checkStandby says whether a standby would enforce something else than the leader.
+// checkStandby says whether a standby would enforce something else.
 func checkStandby(r, leader *election.Registration, now time.Time) doctor.Check {
 	differ := func(own, leads, what string) doctor.Check {
 		return doctor.If(own != "" && leads != "" && own != leads, "standby-differs", "%s has %s than the leader",
@@ -200,7 +200,7 @@ func (d *FleetReport) judgeControllers(e *Election) {
 	d.Controllers = e.checks(d.Time)
 }
 
-// sourceOf returns who should count the hosts' epochs: the election or, without one, the most frequent.
+// sourceOf is who should count hosts' epochs: the election or, without one, the most frequent.
 func sourceOf(hosts []HostReport, e *Election) (most string) {
 	if e != nil {
 		return fence.Election(e.Cluster, e.Key)

@@ -40,7 +40,6 @@ func (e *examination) checkGenv(ctx context.Context) {
 	e.add(doctor.Worst(e.checkVersion(err), e.checkProgram()))
 }
 
-// unseen says why the host's own checks are unknown.
 func (e *examination) unseen() {
 	for _, name := range doctor.HostNames() {
 		if c := e.Check(name); c.Detail == notTried {
@@ -49,7 +48,7 @@ func (e *examination) unseen() {
 	}
 }
 
-// hostDocument runs `genv doctor` on the host as the login. Its output counts whatever the exit status, as 3 means
+// hostDocument runs the host's `genv doctor` as the login. Its output counts whatever the exit status: 3 means
 // findings.
 func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.HostDocument, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout*3/4)
@@ -115,8 +114,8 @@ func (e *examination) checkProgram() doctor.Check {
 			root.path))
 }
 
-// The survey reports what later checks need. It is one line without exclamation marks, so that any login shell passes
-// it on (see remote.Quote). sudo isn't run on hosts that do without it, as it would log a user without rights.
+// The survey is one line without exclamation marks, so that any login shell passes it on (see remote.Quote). It doesn't
+// run sudo on hosts configured without it, as sudo would log a user without rights.
 const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { printf "%s\n" "$t $*"; }; echo; ` +
 	`say user "$(id -un)"; say uid "$(id -u)"; say kernel "$(uname -r)"; say arch "$(uname -m)"; ` +
 	`say os "$(head -c 4096 /etc/os-release | grep ^PRETTY_NAME=)"; ` +
@@ -141,7 +140,7 @@ func (e *examination) genv() string {
 	return cmp.Or(e.programs["login"].path, e.programs["sudo"].path, e.programs["usual"].path)
 }
 
-// survey runs the survey. It returns false if nothing more can be done.
+// survey returns false if nothing more can be done.
 func (e *examination) survey(ctx context.Context) bool {
 	mode := "sudo"
 	if e.host.NoSudo {
@@ -204,13 +203,13 @@ func (e *examination) take(r remote.Reported) {
 
 var plainVersion = text.Pattern(`^[0-9A-Za-z.+~_-]+$`)
 
-// From here on a login or sudo is slow: each cycle of a loop waits 10 s for an answer.
+// Slow logins and sudo: a cycle waits 10 s for an answer.
 const (
 	loginSlow = 5 * time.Second
 	sudoSlow  = 3 * time.Second
 )
 
-// checkClock compares the host's last printed time with our clock when its answer arrived.
+// checkClock compares the host's last time with ours when its answer arrived.
 func checkClock(printed string, now time.Time) doctor.Check {
 	seconds, err := strconv.ParseInt(printed, 10, 64)
 	if err != nil {

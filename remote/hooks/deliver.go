@@ -26,7 +26,7 @@ const (
 	backoff     = 500 * time.Millisecond // before the first retry; it doubles
 )
 
-// Post is an event for a hook, and the result of its delivery.
+// Post is an event for a hook, and its delivery's result.
 type Post struct {
 	Event policy.HookEvent
 	JSON  []byte
@@ -50,7 +50,7 @@ type Queue struct {
 	closed bool
 }
 
-// NewQueue starts a Queue, which must be closed. done is called concurrently for each event of each hook.
+// NewQueue starts a Queue, to be closed. done is called concurrently, for each event of each hook.
 func NewQueue(hooks []policy.Hook, done func(Post)) *Queue {
 	ctx, cancel := context.WithCancel(context.Background())
 	q := &Queue{done: done, hooks: hooks, cancel: cancel}
@@ -88,7 +88,7 @@ func (p Post) to(h policy.Hook) Post {
 	return p
 }
 
-// Close waits until queued events are sent or the timeout expires. Then it drops the rest.
+// Close waits until queued events are sent or dropped by the timeout.
 func (q *Queue) Close(timeout time.Duration) {
 	q.mu.Lock()
 	if !q.closed {
@@ -121,7 +121,7 @@ func (q *Queue) work(ctx context.Context, h policy.Hook, posts <-chan Post) {
 	}
 }
 
-// nameOf names a hook, without parts of an address that may be secret.
+// nameOf omits parts of an address that may be secret.
 func nameOf(h policy.Hook) string {
 	if len(h.Command) > 0 {
 		return h.Command[0]
@@ -185,8 +185,8 @@ func post(ctx context.Context, h policy.Hook, p Post) (final bool, err error) {
 // errNoEvents is for a hook that never runs.
 var errNoEvents = errors.New("its `events:` are empty, so that it gets none")
 
-// SendTest sends each hook its first event once, as a Queue would, about a user and marked as a test. It returns the
-// results in the order of the hooks.
+// SendTest sends each hook its first event once, like a Queue, about a user and marked as a test. Results are in the
+// order of the hooks.
 func SendTest(ctx context.Context, hooks []policy.Hook, user snapshot.Username, now time.Time) []Post {
 	posts := make([]Post, len(hooks))
 	var running sync.WaitGroup

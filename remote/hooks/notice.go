@@ -1,13 +1,13 @@
-// Package hooks sends what happens in cycles to the hooks of a policy without delaying cycles: as JSON to programs and
-// web addresses, as text to chats.
+// Package hooks sends cycles' events to a policy's hooks without delaying cycles: as JSON to programs and web
+// addresses, as text to chats.
 //
 //	queue := hooks.NewQueue(file.Hooks, func(p hooks.Post) { … })
 //	c.Sinks = append(c.Sinks, hooks.Sink{Queue: queue, Now: time.Now})
 //	…
 //	queue.Close(5 * time.Second)
 //
-// Each hook has its own short queue and gets one event at a time. Each attempt has a deadline; failures are retried.
-// Events that don't fit into the queue are dropped and reported.
+// Each hook has a short queue and gets one event at a time, with a deadline and retries. Events that don't fit are
+// dropped and reported.
 package hooks
 
 import (
@@ -62,8 +62,8 @@ type NoticedFinding struct {
 type Sink struct {
 	Queue interface{ Send(Post) } // a *Queue; must not block
 	Now   func() time.Time
-	// Leads, if set, says whether the controller may act. It is asked right before each event, except those of its own
-	// actions: the leading controller sends the others too.
+	// Leads, if set, says whether the controller may act, right before each event, except those of its own actions: the
+	// leading controller sends the others.
 	Leads func() bool
 }
 

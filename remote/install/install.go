@@ -6,8 +6,8 @@
 //	}
 //	results := remote.Each(ctx, hosts, fanout, installer.Install)
 //
-// It asks the login, then root, what the host has. It sends the program if that isn't there yet. The program does the
-// rest on the host, as root: see package onhost. Finally genv is run as a controller would.
+// It asks the login, then root, what the host has. It sends the program if needed, which does the rest there, as root:
+// see package onhost. Finally it runs genv like a controller.
 //
 // The package prints nothing, asks for no password (see Password), and installs no packages.
 package install
@@ -46,8 +46,8 @@ const (
 type Installer struct {
 	Runner   remote.Runner
 	Programs map[string]*Binary // by architecture
-	// Options say what to install. An empty Path is the host's absolute GenvPath, or else remote.DefaultGenv; an empty
-	// Account is the login.
+	// Options say what to install. Path defaults to the host's absolute GenvPath, or remote.DefaultGenv; Account to the
+	// login.
 	Options  onhost.Options
 	Timeout  time.Duration // per host; 0: 10 minutes
 	Password *Password     // may be nil
@@ -66,7 +66,7 @@ type installation struct {
 	outcome *onhost.Outcome
 }
 
-// Install installs genv on a host. If the connection is lost, the host has the old or the new genv.
+// Install installs genv on a host. A lost connection leaves the old or the new one.
 func (i *Installer) Install(ctx context.Context, h remote.Host) (*onhost.Outcome, error) {
 	return i.on(ctx, h, false)
 }
@@ -94,7 +94,7 @@ func (i *Installer) on(ctx context.Context, h remote.Host, uninstall bool) (*onh
 	return v.outcome, nil
 }
 
-// look asks who the login is and what the host has.
+// look asks about the login and the host.
 func (v *installation) look(ctx context.Context) error {
 	w := &v.wanted
 	if w.Path == "" {
@@ -139,7 +139,7 @@ func (v *installation) noProgram() error {
 		"the host is %s, and this genv is for %s", v.arch, strings.Join(slices.Sorted(maps.Keys(v.Programs)), ", "))
 }
 
-// becomeRoot looks at the host as root through sudo, with a password only if sudo wants one.
+// becomeRoot looks at the host through sudo, with a password only if needed.
 func (v *installation) becomeRoot(ctx context.Context) error {
 	if v.host.NoSudo && !v.access.direct {
 		return onhost.Refuse("log in as root, or remove `sudo: false` for it from hosts.yaml",
@@ -166,7 +166,7 @@ func mayBeSudo(err error) bool {
 	return class == remote.Sudo || class == remote.SudoRefused || class == remote.CommandFailed
 }
 
-// act makes the installed program, or one that it sends, do the work.
+// act runs the installed program, or one that it sends.
 func (v *installation) act(ctx context.Context) error {
 	limit, _ := ctx.Deadline()
 	seconds := strconv.Itoa(int(time.Until(limit).Seconds()) + 1)
@@ -204,7 +204,7 @@ func (v *installation) act(ctx context.Context) error {
 	return interrupted(err, answer)
 }
 
-// learn accepts what a host reports about itself, made safe for a terminal.
+// learn accepts a host's report, made safe for a terminal.
 func (v *installation) learn(a *onhost.Answer) error {
 	const longest = 4096 // bytes
 	shown := func(s string) string {
@@ -247,8 +247,7 @@ type Binary struct {
 	gzipSum string
 }
 
-// compressed returns the gzipped program, which has under half the size, and its checksum. It is made once for all
-// hosts.
+// compressed is the gzipped program, of under half the size, and its checksum, made once for all hosts.
 func (b *Binary) compressed() (data []byte, sum string) {
 	b.once.Do(func() {
 		var packed bytes.Buffer
@@ -265,7 +264,7 @@ func sumOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// architecture maps uname(1)'s machine, or an ELF header's machine number.
+// architecture of uname(1)'s machine, or an ELF header's number.
 var architecture = map[string]string{
 	"x86_64": "amd64", "amd64": "amd64", "62": "amd64", "aarch64": "arm64", "arm64": "arm64", "183": "arm64",
 }
@@ -296,8 +295,7 @@ func NewProgram(data []byte) (*Binary, error) {
 	return p, nil
 }
 
-// mainPackage is how a genv program names its main package. As one literal, it would be in every program that links
-// this package.
+// mainPackage names genv's main package. As one literal, it would be in every program that links this package.
 func mainPackage() []byte {
 	return []byte("path\tgithub.com/" + strings.Join([]string{"seed-3119e985", "genv", "cmd", "genv"}, "/") + "\n")
 }

@@ -30,9 +30,9 @@ var (
 )
 
 // receive is a shell program that reads the script from stdin, between two lines with the token, and runs it with the
-// rest of stdin. It drops what precedes the first token: the password, if sudo needs none. Without the second token
-// nothing runs. So scripts can have any length, work with any login shell, and aren't in the host's process list. The
-// text has nothing that csh or fish interpret within single quotes.
+// rest. It drops what precedes the first token: the password, if sudo needs none. Without the second token nothing
+// runs. So scripts have any length, suit any login shell, and aren't in the process list. The text has nothing that csh
+// or fish interpret within single quotes.
 func receive(token string) string {
 	return strings.ReplaceAll(`l=; until [ "$l" = TOKEN ]; do IFS= read -r l || exit 90; done; `+
 		`n=$(printf "\nx"); n=${n%x}; s=; l=; `+
@@ -44,8 +44,8 @@ type rootAccess struct {
 	secret []byte // sudo's password; nil for none
 }
 
-// asRoot is the command that runs an sh program as root. The accepted password is the first line of stdin. sudo only
-// gets it there if it doesn't remember passwords, as sudo-rs reads more than a line; then the program's input follows.
+// asRoot runs an sh program as root. The accepted password is stdin's first line. sudo gets it there only if it doesn't
+// remember passwords, as sudo-rs reads more than a line; then the program's input follows.
 func (a rootAccess) asRoot(program string) []string {
 	switch {
 	case a.direct:
@@ -59,7 +59,7 @@ func (a rootAccess) asRoot(program string) []string {
 		`{ v; unset p; cat; } | sudo -k -S -p "" sh -c "$1"`, "sh", program}
 }
 
-// input is the stdin of a script up to its end, with variables.
+// input is a script's stdin up to its end, with variables.
 func (a rootAccess) input(token, script string, vars map[string]string) []byte {
 	var b strings.Builder
 	b.WriteString(token + "\ntoken=" + token + "\n")
@@ -77,7 +77,7 @@ func (a rootAccess) input(token, script string, vars map[string]string) []byte {
 
 var errIncomplete = remote.Errorf(remote.InvalidOutput, "the host's answer is not complete")
 
-// run runs a script with the upload (may be nil) on its stdin, and returns its report.
+// run runs a script, with an optional upload on stdin, and returns its report.
 func (v *installation) run(
 	ctx context.Context, a rootAccess, script string, upload io.Reader, vars map[string]string,
 ) (remote.Reported, error) {
@@ -124,7 +124,7 @@ func interrupted(err error, r remote.Reported) error {
 	}
 }
 
-// check gives the password only to sudo, once, and sends nothing more that sudo could take as a second try.
+// check gives sudo the password once, and nothing more that sudo could take as a second try.
 func (i *Installer) check(ctx context.Context, h remote.Host, secret []byte) error {
 	const mark = "genv-password-accepted"
 	input := append(append(make([]byte, 0, len(secret)+1), secret...), '\n')
@@ -162,12 +162,12 @@ func needsRights(err error) error {
 	}
 }
 
-// Password is sudo's password for all hosts. A wrong one is tried only once, to lock no account: until a host accepted
-// it, one host at a time tries it, and after a refusal none.
+// Password is sudo's for all hosts. A wrong one must lock no account: until a host accepts it, one host at a time tries
+// it, and none after a refusal.
 type Password struct {
 	secret []byte
 	turn   chan struct{} // has a value while no host tries; taking it guards the following fields
-	// accepted: some host accepted it. refused: the host that refused it.
+	// accepted by some host; refused by this one.
 	accepted bool
 	refused  string
 }
@@ -185,7 +185,7 @@ func NewPassword(secret []byte) (*Password, error) {
 // Wipe overwrites the password.
 func (p *Password) Wipe() { clear(p.secret) }
 
-// try tests the password on a host with check. Only errPasswordRefused means that it is wrong.
+// try tests the password on a host. Only errPasswordRefused means that it is wrong.
 func (p *Password) try(ctx context.Context, host string, check func([]byte) error) error {
 	select {
 	case <-p.turn:
@@ -215,7 +215,7 @@ func (p *Password) try(ctx context.Context, host string, check func([]byte) erro
 
 var errPasswordRefused = errors.New("sudo refused the password")
 
-// withoutSecret removes the password from an error, as a host may repeat what it received.
+// withoutSecret hides the password, as a host may repeat what it received.
 func withoutSecret(err error, secret []byte) error {
 	e, ok := errors.AsType[*remote.Error](err)
 	if !ok || len(secret) == 0 {

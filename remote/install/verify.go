@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/install/onhost"
 )
 
-// verify runs the program as a controller does: by sudoers unless the login or the account is root. Obstacles to acting
-// are only notes, as the driver may be installed later.
+// verify runs the program like a controller: by sudoers unless the login or account is root. Obstacles to acting are
+// notes, as the driver may follow.
 func (v *installation) verify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -32,7 +32,7 @@ func (v *installation) verify(ctx context.Context) error {
 	return nil
 }
 
-// greeting starts `genv usage serve` as the controllers' account, and tries what acting needs.
+// greeting runs `genv usage serve` as the controllers' account, and tries what acting needs.
 func (v *installation) greeting(ctx context.Context) (_ *frame.Greeting, warnings []string, _ error) {
 	token, words := rand.Text(), []string{v.wanted.Path, "usage", "serve"}
 	command := remote.Command{Args: words, Stdin: agent.AskOnce(token)}
@@ -55,7 +55,7 @@ func (v *installation) greeting(ctx context.Context) (_ *frame.Greeting, warning
 	return greeting, trial.Warnings(), err
 }
 
-// asAccount makes root run a command as the account and through its sudo.
+// asAccount makes root run a command as the account, through its sudo.
 func (v *installation) asAccount(words []string, stdin []byte) remote.Command {
 	words = append([]string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}, words...)
 	begin, line := rand.Text(), remote.Command{Args: words}.ShellLine()

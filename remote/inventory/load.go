@@ -1,4 +1,4 @@
-// Package inventory reads the hosts and the selected ones: from -H and -x, a host file, and hosts.yaml.
+// Package inventory reads and selects hosts, from -H and -x, a host file, and hosts.yaml.
 //
 //	hosts, err := inventory.Load(inventory.Selection{
 //		Hosts:        []string{"gpu-[01-04],@h100"},
@@ -6,15 +6,15 @@
 //		DefaultFiles: []string{"/etc/genv/hosts.yaml"},
 //	}, open)
 //
-// docs/fleet.md describes the syntax. An item of -H that ends in .yaml or .yml, or has a slash, is a file.
+// docs/fleet.md has the syntax. An item of -H that ends in .yaml or .yml, or has a slash, is a file.
 //
-// YAML files list all hosts. -H and a plain host file (one host per line, # comments) select from them; otherwise all
-// are selected. Each selected name must be in a given YAML file, to catch typing errors.
+// YAML files list all hosts. -H and a plain host file (one host per line, # comments) select some; otherwise all are
+// selected. Selected names must be in a given YAML file, to catch typing errors.
 //
-// Without a YAML file, names and groups are looked up in the first existing file of Selection.DefaultFiles. It has its
-// hosts' settings; other hosts are accepted too.
+// Otherwise names and groups are looked up in the first existing file of Selection.DefaultFiles, with its hosts'
+// settings; other hosts are accepted too.
 //
-// Host names are case-insensitive, like in DNS. A host named twice is selected once; different users or ports are an
+// Host names are case-insensitive, like in DNS. Naming a host twice selects it once; different users or ports are an
 // error.
 package inventory
 
@@ -36,17 +36,16 @@ import (
 type Selection struct {
 	Hosts    []string // values of -H, each a comma-separated list
 	HostFile string   // value of --hostfile, plain or YAML; "" for none
-	// Exclude has the values of -x, written like those of -H, without files. Unknown hosts are an error.
+	// Exclude has the values of -x, without files. Unknown hosts are an error.
 	Exclude []string
 	User    string // value of -l: overrides the user in a YAML file, but not in user@host
-	// DefaultFiles are used if no YAML file is given: the first that exists has the names, groups and labels.
-	// OpenDefault opens it; nil: Load's Open.
+	// DefaultFiles are used without a YAML file: the first that exists. OpenDefault opens it; nil: Load's Open.
 	DefaultFiles []string
 	OpenDefault  Open
 	All          bool // select the whole default file if neither Hosts nor HostFile name any
 }
 
-// Load returns the selected hosts, at least one, each once, in the order of their names. Errors are ErrUsage.
+// Load returns the selected hosts, at least one, once each, in the order named. Errors are ErrUsage.
 func Load(sel Selection, open Open) ([]remote.Host, error) {
 	if sel.User != "" {
 		if err := text.CheckUsername(sel.User); err != nil {
@@ -155,8 +154,8 @@ func (sel Selection) findFleet(files []yamlFile, needed bool, open Open) (*fleet
 	return f, nil
 }
 
-// ErrUsage is wrapped by every error of this package: the input must be changed. The text is one line that names the
-// flag, or file, line and column, and what to write instead.
+// ErrUsage is wrapped by all errors here: the input must change. The text is a line with the flag, or file, line and
+// column, and what to write instead.
 var ErrUsage = errors.New("usage error")
 
 func usagef(format string, args ...any) error {
@@ -207,7 +206,7 @@ func isYAMLName(path string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// isYAML tells a YAML file from a plain list by name, or by the first line with content.
+// isYAML tells YAML from a plain list, by name or the first line with content.
 func isYAML(path string, data []byte) bool {
 	if isYAMLName(path) {
 		return true

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// selected are hosts in the order of their names, with the user and port written with the name.
+// selected are hosts in order, with the user and port written with the name.
 type selected struct {
 	hosts []remote.Host
 	index map[string]int // by folded name
@@ -46,7 +46,7 @@ func selectHosts(words []word, f *fleet) (*selected, error) {
 	return s, nil
 }
 
-// add adds a host, or merges user and port into an added one. Two users or ports are an error, as one would be ignored.
+// add adds a host, or its user and port. Two users or ports are an error, as one would be ignored.
 func (s *selected) add(h remote.Host) error {
 	key := text.FoldHost(h.Name)
 	i, ok := s.index[key]
@@ -70,7 +70,7 @@ func (s *selected) add(h remote.Host) error {
 	return nil
 }
 
-// withSettings applies settings: those written with the name win over -l, and that over the file.
+// withSettings: settings with the name win over -l, and that over the file.
 func (s *selected) withSettings(f *fleet, user string) []remote.Host {
 	hosts := make([]remote.Host, len(s.hosts))
 	for i, written := range s.hosts {
@@ -84,8 +84,7 @@ func (s *selected) withSettings(f *fleet, user string) []remote.Host {
 	return hosts
 }
 
-// Known returns the hosts of a selection's YAML files, or else of the default file, and the hosts of each group by
-// name.
+// Known returns the hosts and groups of a selection's YAML files, or else of the default file.
 func Known(sel Selection, open Open) (hosts []remote.Host, groups map[string][]string, err error) {
 	_, files, err := sel.read(open)
 	if err != nil {

@@ -131,7 +131,7 @@ func (s *selected) narrow(t terms, f *fleet) error {
 	return nil
 }
 
-// keysOf returns the folded names of a word's hosts. Unknown ones are an error, to catch typing errors.
+// keysOf are a word's hosts, folded. Unknown ones are an error, to catch typing errors.
 func (s *selected) keysOf(w word, f *fleet) (map[string]bool, error) {
 	hosts, err := f.expand(w, names(s.hosts))
 	if err != nil {
@@ -152,14 +152,14 @@ func (s *selected) keysOf(w word, f *fleet) (map[string]bool, error) {
 	return keys, nil
 }
 
-// labelOf returns KEY or KEY=VALUE of label:…, unless it is a port: label:22 is port 22 of a host with this name.
+// labelOf returns KEY or KEY=VALUE of label:…, but label:22 is port 22 of such a host.
 func labelOf(item string) (label string, ok bool) {
 	label, ok = strings.CutPrefix(item, "label:")
 	_, err := parsePort(label)
 	return label, ok && err != nil
 }
 
-// labelled returns the hosts with a label, at least one. Case matters; * and ? in a value are wildcards.
+// labelled are the hosts with a label, at least one. Case matters; * and ? in a value are wildcards.
 func (f *fleet) labelled(label string) ([]string, error) {
 	key, value, hasValue := strings.Cut(label, "=")
 	if key == "" {
@@ -196,7 +196,7 @@ func (f *fleet) labelled(label string) ([]string, error) {
 		text.Hint(word, choices, what+" are "+text.Shorten(strings.Join(choices, ", "), 200)))
 }
 
-// parseDestination reads [user@]name[:port]. The name may have ranges or wildcards.
+// parseDestination reads [user@]name[:port], with ranges or wildcards in the name.
 func parseDestination(word string) (h remote.Host, err error) {
 	name := word
 	switch at := strings.LastIndexByte(word, '@'); {
@@ -216,7 +216,7 @@ func parseDestination(word string) (h remote.Host, err error) {
 	return h, nil
 }
 
-// splitPort separates the port from a host. Brackets around a colon hold an IPv6 address.
+// splitPort separates the port. Brackets around a colon hold an IPv6 address.
 func splitPort(text string) (host string, port int, err error) {
 	if inside, rest, closed := strings.Cut(text, "]"); closed && strings.HasPrefix(inside, "[") &&
 		strings.Contains(inside, ":") {

@@ -20,7 +20,7 @@ func Build(version string) []byte {
 	return w.Text()
 }
 
-// Findings has the last cycle's findings and decisions; empty if it judged nothing.
+// Findings has the last cycle's; empty if it judged nothing.
 func Findings(f *live.FleetState) []byte {
 	if !f.Enforcing || f.Cycle == 0 {
 		return nil

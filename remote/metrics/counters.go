@@ -16,8 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Counters are a controller's counts since it started; a reload keeps them. They are a controller.Sink, and safe for
-// concurrent use.
+// Counters count since the controller's start, across reloads. They are a controller.Sink, safe for concurrent use.
 type Counters struct {
 	mu       sync.Mutex
 	interval time.Duration
@@ -36,7 +35,7 @@ type Counters struct {
 	holdings map[snapshot.Hostname]holding
 }
 
-// NewCounters returns the Counters of a controller that starts now.
+// NewCounters starts now.
 func NewCounters(now time.Time, interval time.Duration) *Counters {
 	return &Counters{
 		interval: interval, latest: now,
@@ -91,7 +90,7 @@ func (c *Counters) countOutcomes(e *enforce.Event) {
 	}
 }
 
-// ruleOf returns the first finding's rule, which its ID starts with.
+// ruleOf is the first finding's rule, with which its ID starts.
 func ruleOf(because []string) enforce.Rule {
 	name, _, _ := strings.Cut(strings.Join(because[:min(1, len(because))], ""), "/")
 	if rule := enforce.Rule(name); slices.Contains(rules(), rule) {
@@ -130,7 +129,7 @@ func (c *Counters) Ready() bool {
 	return c.cycles > 0
 }
 
-// Text has all counts except users', and actions only when enforcing.
+// Text has all counts except users'; actions only when enforcing.
 func (c *Counters) Text(enforcing bool) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +149,7 @@ func (c *Counters) Text(enforcing bool) []byte {
 	return w.Text()
 }
 
-// writeActions also writes zeros, as Prometheus sees no increase in a series that starts with 1.
+// writeActions writes zeros, as Prometheus sees no increase in a series that starts with 1.
 func (c *Counters) writeActions(w *Writer) {
 	w.Counter("genv_terminations_total", "Processes that hosts were to end, by rule and by what came of it.", "rule",
 		"status")
@@ -179,7 +178,7 @@ var userFamilies = []family{
 		"compute nothing."},
 }
 
-// Users has users' GPUs on hosts that answered, and their counts. Users who never had a device attached have no series.
+// Users has users' GPUs on hosts that answered, and counts. Users who never attached any have no series.
 func (c *Counters) Users(users []live.FleetUser) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,7 +218,7 @@ type holding struct {
 	devices  map[string]int // by label
 }
 
-// countGPUTime counts the time since each host's last answer for what was attached, unless it exceeds maxGap.
+// countGPUTime counts the time since each host's last answer, up to maxGap, for what was attached.
 func (c *Counters) countGPUTime(round *controller.Round, maxGap time.Duration) {
 	holdings := make(map[snapshot.Hostname]holding, len(round.Cluster.Hosts))
 	for i := range round.Cluster.Hosts {

@@ -8,11 +8,11 @@
 //	e := &metrics.Exporter{Feed: feed, Counters: counters, Now: time.Now, Version: version}
 //	e.Mount(mux, false)
 //
-// `genv monitor` uses the names of genv 1.4.3, for existing dashboards (genv143.go). A running controller has its own
-// names, in hosts.go, controller.go and counters.go. A new family also belongs into docs/monitoring.md.
+// `genv monitor` has genv 1.4.3's names, for existing dashboards (genv143.go). A controller has its own, in hosts.go,
+// controller.go and counters.go. docs/monitoring.md lists all families.
 //
-// Unknown is an absent series, never 0: a value that a host didn't report, an environment's processes if uncertain, and
-// everything about a host that didn't answer.
+// Unknown is an absent series, never 0: what a host didn't report, an environment's uncertain processes, and everything
+// about a host that didn't answer.
 package metrics
 
 import (
@@ -33,7 +33,7 @@ type Exporter struct {
 	Version  string // of genv
 }
 
-// Mount serves /metrics, /sd, /-/healthy and /-/ready; with hideUsers without series that name users.
+// Mount serves /metrics, /sd, /-/healthy and /-/ready; with hideUsers without users' series.
 func (e *Exporter) Mount(mux *http.ServeMux, hideUsers bool) {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { e.serveMetrics(w, r, hideUsers) })
 	mux.HandleFunc("GET /sd", e.serveTargets)
@@ -54,7 +54,7 @@ func answer(w http.ResponseWriter, ok bool, yes, no string) {
 	http.Error(w, no, http.StatusServiceUnavailable)
 }
 
-// serveMetrics serves all series; with ?host=NAME (repeatable) those of hosts; with ?part=controller the others.
+// serveMetrics serves everything; with ?host=NAME (repeatable) those hosts; with ?part=controller the rest.
 func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, hideUsers bool) {
 	names, part := r.URL.Query()["host"], r.URL.Query().Get("part")
 	fleet := e.Feed.Fleet()
@@ -77,7 +77,7 @@ func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, hideUser
 	}
 }
 
-// ofController returns the series without a host. If cycles don't advance, the present is unknown.
+// ofController has the series of no host. If cycles don't advance, the present is unknown.
 func (e *Exporter) ofController(fleet *live.FleetState, hideUsers bool) [][]byte {
 	texts := [][]byte{Build(e.Version), e.Counters.Text(fleet.Enforcing)}
 	if !e.Counters.Healthy(e.Now()) {
@@ -116,8 +116,8 @@ func write(w http.ResponseWriter, r *http.Request, texts ...[]byte) {
 	}
 }
 
-// serveTargets serves a target for the controller and one per host, at the address that the client used. Each has its
-// own instance, or the series that Prometheus adds would collide.
+// serveTargets serves a target for the controller and one per host, at the client's address. Each has its own instance,
+// or the series that Prometheus adds would collide.
 func (e *Exporter) serveTargets(w http.ResponseWriter, r *http.Request) {
 	// for Prometheus' http_sd (https://prometheus.io/docs/prometheus/latest/http_sd/)
 	type targets struct {

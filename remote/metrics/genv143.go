@@ -19,8 +19,7 @@ type Scraped struct {
 	Snapshot *snapshot.Snapshot
 }
 
-// families143 are named as in genv 1.4.3 without genv_, plus process_container_info. All are gauges, even those ending
-// in _total.
+// families143 are genv 1.4.3's without genv_, and process_container_info. All are gauges, even those ending in _total.
 var families143 = []family{
 	{"is_installed", "", "Whether genv is installed on the host (1) or not (0)."},
 	{"device_utilization", "index", "Utilization of a device in per cent, over the driver's last sample."},
@@ -43,7 +42,7 @@ var families143 = []family{
 	{"user_attached_devices_total", "username", "Devices that a user's environments are attached to."},
 }
 
-// Genv143 has hosts' metrics under the names of genv 1.4.3, with a hostname label if the hosts have names.
+// Genv143 has hosts' metrics under genv 1.4.3's names, with hostname if hosts have names.
 func Genv143(hosts []Scraped) []byte {
 	common := ""
 	if len(hosts) > 0 && hosts[0].Name != "" {
@@ -140,8 +139,8 @@ func writeEnvironments(g *gauges, s *snapshot.Snapshot) {
 	}
 }
 
-// countProcesses counts each environment's processes. A process in an unknown environment may be in any of its user's;
-// one of root or an unknown user may be in any.
+// countProcesses counts by environment. A process in an unknown one may be in any of its user's; one of root or an
+// unknown user in any.
 func countProcesses(environments map[snapshot.EnvID]*tally, s *snapshot.Snapshot) {
 	registered, uids, anyone := snapshot.ByID(s.Environments), make(map[snapshot.UID]bool), false
 	for i := range s.Processes {
@@ -186,7 +185,7 @@ func writeProcesses(g *gauges, s *snapshot.Snapshot) {
 	}
 }
 
-// Missing says which series of a host are left out, and why; empty: none.
+// Missing says which of a host's series are left out, and why.
 func (h *Scraped) Missing() string {
 	if h.Snapshot == nil || !h.Installed {
 		return ""

@@ -41,7 +41,7 @@ var hostFamilies = []family{
 		"to no visible process."},
 }
 
-// Hosts has hosts' series except ages. A failed host only has its failure, and unknown GPUs.
+// Hosts has hosts' series except ages. A failed host has only its failure, and unknown GPUs.
 func Hosts(hosts []live.FleetHost) []byte {
 	g := begin(hostFamilies, "", "host ")
 	for i := range hosts {
@@ -125,7 +125,7 @@ func writeGPU(g *gauges, gpu *gpus.GPU) {
 	}
 }
 
-// Ages has the age of each host's data. Unlike Hosts, it changes between cycles.
+// Ages has the age of hosts' data, which changes between cycles.
 func Ages(hosts []live.FleetHost, now time.Time) []byte {
 	var w Writer
 	w.Gauge("genv_host_snapshot_age_seconds", "How long ago the cycle began in which the host answered last.", "host")

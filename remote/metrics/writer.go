@@ -11,7 +11,7 @@ import (
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // Writer writes Prometheus' text format 0.0.4 (https://prometheus.io/docs/instrumenting/exposition_formats/). The zero
-// value works. Each family must be complete before the next begins.
+// value works. A family must be complete before the next begins.
 type Writer struct {
 	text   []byte
 	name   string
@@ -37,7 +37,7 @@ func (w *Writer) family(kind, name, help string, labels []string) {
 	w.text = append(w.text, "# HELP "+name+" "+helpEscapes.Replace(help)+"\n# TYPE "+name+" "+kind+"\n"...)
 }
 
-// Sample writes a sample, with label values in the order of the labels.
+// Sample writes a sample, with values in the order of the labels.
 func (w *Writer) Sample(value float64, labels ...string) {
 	w.text = append(w.text, w.name...)
 	separator := byte('{')
@@ -76,17 +76,17 @@ func (w *Writer) histogram(h *histogram, name, help string) {
 // Text is what was written.
 func (w *Writer) Text() []byte { return w.text }
 
-// family is a family of gauges. labels has space-separated names.
+// family is a family of gauges, with space-separated labels.
 type family struct{ name, labels, help string }
 
-// gauges are families that can be written interleaved; the text has each as a whole.
+// gauges are families written interleaved; the text has each as a whole.
 type gauges struct {
 	families []family
 	writers  map[string]*Writer
 	host     []string // value of the first label of all samples, if there is one
 }
 
-// begin begins families. prefix and labels precede those of each.
+// begin begins families. prefix and labels precede their own.
 func begin(families []family, prefix, labels string) *gauges {
 	g := &gauges{families: families, writers: make(map[string]*Writer, len(families))}
 	for _, f := range families {
@@ -107,7 +107,7 @@ func (g *gauges) text() (text []byte) {
 	return text
 }
 
-// unreadable replaces bytes that aren't UTF-8, and NUL, which ends Prometheus' parser.
+// unreadable replaces invalid UTF-8, and NUL, which ends Prometheus' parser.
 const unreadable = "\uFFFD"
 
 var (
@@ -115,7 +115,7 @@ var (
 	labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`, "\x00", unreadable)
 )
 
-// appendLabel escapes a label value. Few of a fleet's tens of thousands need it.
+// appendLabel is fast for the many values without escapes.
 func appendLabel(text []byte, label string) []byte {
 	for i := range len(label) {
 		if c := label[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {

@@ -17,7 +17,6 @@ import (
 // ActionKind says what is requested. The texts appear in JSON.
 type ActionKind string
 
-// The kinds of actions.
 const (
 	Exempt   ActionKind = "exempt"   // keeps rules away from a user, a host or a GPU for some hours
 	Unexempt ActionKind = "unexempt" // ends that early
@@ -58,7 +57,6 @@ type Answer struct {
 // Code says why an action is refused. The texts appear in JSON.
 type Code string
 
-// The codes of refusals.
 const (
 	Invalid    Code = "invalid"     // the action can't be understood
 	Forbidden  Code = "forbidden"   // this person may not ask for it
@@ -78,7 +76,7 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Text }
 
-// WithNextStep appends the next step, as a sentence, to an error that wraps a Refusal.
+// WithNextStep appends a Refusal's next step to an error, as a sentence.
 func WithNextStep(err error) error {
 	refusal, ok := errors.AsType[*Refusal](err)
 	switch {
@@ -90,7 +88,7 @@ func WithNextStep(err error) error {
 	return fmt.Errorf("%w. %s", err, refusal.NextStep)
 }
 
-// Author is who asks, according to the kernel, never to the client.
+// Author is who asks, according to the kernel, not the client.
 type Author struct {
 	UID  snapshot.UID
 	Name snapshot.Username // of UID; may be empty
@@ -128,13 +126,13 @@ func RefuseInvalid(format string, args ...any) *Refusal {
 	return Refuse(Invalid, "Correct the request; docs/json.md describes it.", format, args...)
 }
 
-// fieldsOf lists the fields that each kind uses, besides the reason.
+// fieldsOf each kind, besides the reason.
 var fieldsOf = map[ActionKind]string{
 	Exempt: "host device uuid user rule hours from", Unexempt: "host device uuid user rule", Hold: "", Release: "",
 	Explain: "host user",
 }
 
-// Check returns a *Refusal (Invalid) if an action is incomplete, or has fields that its kind doesn't use.
+// Check returns a *Refusal (Invalid) for missing fields, or those that the kind doesn't use.
 func (a *Action) Check() error {
 	used, known := fieldsOf[a.Kind]
 	e, err := a.Exemption(), error(nil)
@@ -169,7 +167,7 @@ func (a *Action) Check() error {
 	return RefuseInvalid("%s has no use for %s", a.Kind, strings.Join(needless, ", "))
 }
 
-// Exemption returns what Exempt and Unexempt are about, without author and times.
+// Exemption is what Exempt and Unexempt are about, without author and times.
 func (a *Action) Exemption() policy.Exemption {
 	return policy.Exemption{
 		Who:    policy.Who{User: a.User, Host: a.Host, Device: a.Device, UUID: a.UUID, Rule: a.Rule},

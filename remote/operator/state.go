@@ -1,5 +1,5 @@
-// Package operator describes what a person asks a running controller to do, such as exempting a user for some hours or
-// putting all enforcement on hold.
+// Package operator describes what a person asks a running controller to do, such as exempting a user or holding all
+// enforcement.
 //
 //	action := operator.Action{
 //		Schema: operator.ActionSchema, Kind: operator.Exempt, Reason: "paper deadline",
@@ -7,7 +7,7 @@
 //	}
 //	err := action.Check()
 //
-// The package only has values. remote/controller carries them out, and remote/live transports them over a socket.
+// It only has values. remote/controller carries them out, remote/live transports them.
 package operator
 
 import (
@@ -33,7 +33,7 @@ type State struct {
 	Hold       *OnHold              `json:"hold,omitempty"` // nil if not on hold
 }
 
-// OnHold means that rules do nothing until an operator releases them.
+// OnHold means that rules do nothing until released.
 type OnHold struct {
 	Since  time.Time `json:"since"`
 	By     string    `json:"by"`
@@ -107,7 +107,7 @@ func (f *file) sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// at returns the state with times by now's clock, like enforce.Memory.At.
+// at has times by now's clock, like enforce.Memory.At.
 func (s State) at(now time.Time) State {
 	wall := func(t time.Time) time.Time { return now.Add(t.Sub(now)).Round(time.Second).UTC() }
 	s.Exemptions = s.Exemptions.Move(wall)
@@ -122,7 +122,7 @@ func (s State) at(now time.Time) State {
 // Empty says whether no request has a lasting effect.
 func (s State) Empty() bool { return len(s.Exemptions) == 0 && s.Hold == nil }
 
-// Content is the state as stored in a file.
+// Content is the state in a file.
 func (s State) Content(now time.Time) ([]byte, error) { return json.Marshal(s.at(now)) }
 
 // Encode returns the state as a file, with times by now's clock.
@@ -136,7 +136,7 @@ func (s State) Encode(now time.Time) ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// Decode reverses Encode. Setting the clock back lengthens no exemption. The resulting times are monotonic.
+// Decode reverses Encode. Setting the clock back lengthens no exemption. The times are monotonic.
 func Decode(data []byte, now time.Time) (State, error) {
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil {

@@ -1,5 +1,5 @@
-// Package statedir keeps a controller's memory, and operators' requests, for the next run or leader: in a folder
-// (--state-dir), and with an election also in etcd. It also accepts operators' requests while no controller runs.
+// Package statedir keeps a controller's memory and operators' requests for the next run or leader: in a folder
+// (--state-dir), with an election also in etcd. While no controller runs, it accepts operators' requests.
 //
 //	folder, err := statedir.Open("/var/lib/genv-controller")
 //	store := &statedir.Shared{Folder: folder, Cluster: client, Key: "/genv/lab", Self: id, Epoch: epoch}
@@ -29,7 +29,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Folder is a controller.Store in a folder for one controller at a time: Open locks it.
+// Folder is a controller.Store, for one controller at a time: Open locks it.
 type Folder struct {
 	Now func() time.Time // time.Now by default
 
@@ -62,7 +62,7 @@ func Open(dir string) (*Folder, error) {
 	return s, err
 }
 
-// OpenToRead opens an existing folder without locking it. The Folder is read-only, as after ErrInUse.
+// OpenToRead opens an existing folder read-only, without locking it.
 func OpenToRead(dir string) (*Folder, error) {
 	opened, err := folder.OpenExisting(dir)
 	if err != nil {
@@ -76,13 +76,13 @@ func OpenToRead(dir string) (*Folder, error) {
 	return &Folder{Now: time.Now, folder: opened}, nil
 }
 
-// Holds says whether this process locked the folder, and may write there.
+// Holds says whether this process locked the folder, and may write.
 func (s *Folder) Holds() bool { return s.lock != nil }
 
 // Path of the folder.
 func (s *Folder) Path() string { return s.folder.Path }
 
-// takeLock locks the folder until it is closed, and writes its PID into the lock file.
+// takeLock locks the folder until closed. The lock file has our PID.
 func (s *Folder) takeLock() error {
 	lock, err := s.folder.Lock(lockName, 0)
 	if errors.Is(err, folder.ErrLocked) {
@@ -112,7 +112,7 @@ func checkOwn(path string, status *unix.Stat_t) error {
 	return nil
 }
 
-// read reads a file unless another user could have written it.
+// read refuses files that another user could have written.
 func (s *Folder) read(name string, limit int64) ([]byte, error) {
 	status, err := s.folder.Stat(name)
 	if err = cmp.Or(err, checkOwn(s.folder.Join(name), &status)); err != nil {
@@ -131,8 +131,7 @@ func (s *Folder) Close() error {
 	return s.lock.Close()
 }
 
-// ID names the controller of this folder, also after restarts. A damaged ID isn't replaced, as hosts would refuse
-// another.
+// ID names the controller of this folder. A damaged one isn't replaced, as hosts would refuse another.
 func (s *Folder) ID() (string, error) {
 	if s.lock == nil {
 		return "", ErrInUse
@@ -151,8 +150,8 @@ func (s *Folder) ID() (string, error) {
 	return id, s.folder.Put(idName, []byte(id+"\n"), 0o600, true)
 }
 
-// NextEpoch counts the starts of controllers with this folder, from 1, and returns once the number is on disk. It fails
-// if the count is unreadable, as hosts refuse a lower one for the same ID.
+// NextEpoch counts controllers' starts from 1, on disk. An unreadable count is an error, as hosts refuse a lower one
+// for the same ID.
 func (s *Folder) NextEpoch() (uint64, error) {
 	if s.lock == nil {
 		return 0, ErrInUse
@@ -174,9 +173,8 @@ func (s *Folder) NextEpoch() (uint64, error) {
 // MemoryName is the file with the memory.
 const MemoryName = "memory.json"
 
-// Other files. Operators' requests have their own, which holds however long no controller runs, and is written at each
-// change. Requests made while no controller ran wait in unrecorded.json for one that keeps a record, unless recorded at
-// once.
+// Operators' requests have a file, as they hold however long no controller runs, and are written at each change.
+// Requests made meanwhile wait in unrecorded.json for a controller that keeps a record, unless recorded at once.
 const (
 	lockName         = "lock"
 	idName           = "controller-id"
@@ -187,7 +185,7 @@ const (
 	maxUnrecorded    = 4 << 20 // bytes
 )
 
-// Load implements controller.Store: it reads the memory of an earlier run and operators' requests, if any.
+// Load implements controller.Store, with an earlier run's memory and operators' requests.
 func (s *Folder) Load(context.Context) (controller.FleetMemory, error) {
 	m, _, err := s.load(s.Now())
 	return m, err
@@ -213,7 +211,7 @@ func (s *Folder) load(now time.Time) (m controller.FleetMemory, written time.Tim
 	return m, written, errors.Join(err, unknown)
 }
 
-// Save implements controller.Store. If another controller uses the folder, it does nothing.
+// Save implements controller.Store. It does nothing if another controller uses the folder.
 func (s *Folder) Save(_ context.Context, saved controller.Saved) error {
 	if s.lock == nil {
 		return nil
@@ -227,7 +225,7 @@ func (s *Folder) Save(_ context.Context, saved controller.Saved) error {
 	return nil
 }
 
-// LoadOperator reads operators' requests. If the file is unreadable, enforcement is on hold; it may be missing.
+// LoadOperator reads operators' requests. If they are unreadable, enforcement is on hold.
 func (s *Folder) LoadOperator(now time.Time) (operator.State, error) {
 	data, err := s.read(operatorName, maxOperatorBytes)
 	switch {
@@ -263,7 +261,6 @@ func (s *Folder) KeepOperator(state operator.State, now time.Time) error {
 	return s.putOperator(data)
 }
 
-// putOperator writes the file, or removes it if there are no requests.
 func (s *Folder) putOperator(data []byte) (err error) {
 	if len(data) > 0 {
 		err = s.folder.Put(operatorName, data, 0o600, true)
@@ -276,7 +273,7 @@ func (s *Folder) putOperator(data []byte) (err error) {
 	return nil
 }
 
-// Operate carries out an action while no controller runs. First it is recorded: in log, or for the next controller.
+// Operate acts while no controller runs. It records first: in log, or for the next controller.
 func (s *Folder) Operate(
 	who operator.Author, a *operator.Action, log controller.Recorder, now time.Time,
 ) (string, error) {
@@ -330,7 +327,7 @@ func (s *Folder) unrecorded() ([]audit.Record, error) {
 	return records, nil
 }
 
-// RecordWaiting records requests made while no controller ran; after a crash maybe twice.
+// RecordWaiting records requests made meanwhile; after a crash maybe twice.
 func (s *Folder) RecordWaiting(log controller.Recorder) error {
 	if s.lock == nil {
 		return nil

@@ -20,14 +20,13 @@ import (
 // Cluster is where Shared keeps the memory, such as *etcd.Gateway.
 type Cluster interface {
 	Get(ctx context.Context, key string) (*etcd.KeyValue, error)
-	// PutAfter writes only if guard was created, and key modified, in these revisions. Otherwise it returns
-	// etcd.ErrConflict.
+	// PutAfter writes if guard was created, and key modified, in these revisions; else it returns etcd.ErrConflict.
 	PutAfter(
 		ctx context.Context, guard string, created uint64, key string, modified uint64, value []byte,
 	) (uint64, error)
 }
 
-// Shared is a controller.Store for one term of a leader: in etcd, for the next leader, and in its own folder.
+// Shared is a controller.Store for a leader's term: in etcd for the next leader, and in its own folder.
 type Shared struct {
 	Folder   *Folder
 	Cluster  Cluster
@@ -40,7 +39,7 @@ type Shared struct {
 	modified uint64 // revision of the last write of the document
 }
 
-// sharedMemory is the content in etcd, as compressed JSON.
+// sharedMemory is compressed JSON in etcd.
 type sharedMemory struct {
 	Schema string           `json:"schema"`
 	Time   time.Time        `json:"time"` // of the write, by the leader's clock
@@ -53,7 +52,7 @@ const (
 	maxShared   = 1 << 20   // compressed bytes: etcd's requests are limited to 1.5 MiB
 	maxDocument = 256 << 20 // bytes of JSON: anyone who can write to etcd may have made it
 
-	// saveWithin limits a save: enough to ask a second member. Pending orders are sent then.
+	// saveWithin is enough to ask a second member. Orders wait for it.
 	saveWithin   = 2 * time.Second
 	loadTries    = 10 // attempts of a new leader, each up to saveWithin, while it leads
 	loadAgain    = 100 * time.Millisecond
@@ -74,8 +73,8 @@ func (e *NotSharedError) Error() string {
 
 func (e *NotSharedError) Unwrap() error { return e.Err }
 
-// Load implements controller.Store. It returns the previous leader's memory from etcd or, if this controller led, from
-// its folder, which also has what couldn't be written to etcd.
+// Load implements controller.Store, with the previous leader's memory from etcd or, if we led, our folder, which also
+// has what etcd didn't take.
 func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
 	now := s.Folder.Now()
 	own, ownTime, ownErr := s.Folder.load(now)
@@ -98,8 +97,8 @@ func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
 	return m, err
 }
 
-// decode returns a document's memory, with times by our clock. The leader's clock was ahead if the document is from the
-// future, and behind if the leader was seen long after it.
+// decode returns a memory with times by our clock. The leader's was ahead if the document is from the future, behind if
+// the leader was seen long after it.
 func (d *sharedMemory) decode(now, followed time.Time) (m controller.FleetMemory, err error) {
 	behind := min(0, now.Sub(d.Time))
 	if late := followed.Sub(d.Time); late > writesWithin {
@@ -130,7 +129,7 @@ func (d *sharedMemory) decode(now, followed time.Time) (m controller.FleetMemory
 
 var errDamaged = errors.New("it is damaged")
 
-// read reads the document; nil if there is none. It retries while this controller leads, which may do nothing before.
+// read retries while this controller leads, which may do nothing before. nil: no document.
 func (s *Shared) read(ctx context.Context) (*sharedMemory, error) {
 	var entry *etcd.KeyValue
 	var err error
@@ -164,7 +163,7 @@ func (s *Shared) get(ctx context.Context) (*etcd.KeyValue, error) {
 	return entry, nil
 }
 
-// Save implements controller.Store. After a *NotSharedError this leader continues, but no other can take over.
+// Save implements controller.Store. After a *NotSharedError no other controller can take over.
 func (s *Shared) Save(ctx context.Context, saved controller.Saved) error {
 	kept := s.Folder.Save(ctx, saved)
 	if err := s.share(ctx, saved); err != nil {
@@ -199,7 +198,7 @@ func (s *Shared) share(ctx context.Context, saved controller.Saved) error {
 	return err
 }
 
-// Written is when a leader last wrote its memory to etcd, by its clock; zero if never.
+// Written is when a leader last wrote to etcd, by its clock; zero if never.
 func Written(ctx context.Context, cluster Cluster, key string) (time.Time, error) {
 	entry, err := cluster.Get(ctx, sharedKey(key))
 	if err != nil || entry == nil {
@@ -219,7 +218,7 @@ func pack(value any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// unpack reverses pack. JSON over maxDocument bytes is an error.
+// unpack reverses pack, up to maxDocument bytes of JSON.
 func unpack(data []byte, value any) error {
 	var text []byte
 	r, err := gzip.NewReader(bytes.NewReader(data))

@@ -38,9 +38,9 @@ func (f Filter) String() string { return f.text }
 
 const maxFilterLength = 1000 // bytes
 
-// ParseFilter reads conditions separated by spaces, which must all be met. A condition is a field, an operator and a
-// value, or just a word. Values with spaces need quotation marks. Operators are = and !=, ~ (contains) and !~, and < <=
-// > >= for numbers.
+// ParseFilter reads conditions, separated by spaces, that must all be met: a field, an operator and a value, or just a
+// word. Values with spaces need quotation marks. Operators are = and !=, ~ (contains) and !~, and < <= > >= for
+// numbers.
 func ParseFilter(s string) (Filter, error) {
 	if len(s) > maxFilterLength {
 		return Filter{}, fmt.Errorf("the filter is longer than %d characters", maxFilterLength)
@@ -112,7 +112,7 @@ func (t condition) check() (condition, error) {
 	return t, nil
 }
 
-// matches says whether a row meets all conditions. It ignores those on fields that the row's tab lacks.
+// matches ignores conditions on fields that the row's tab lacks.
 func (f Filter) matches(r *tabRow) bool {
 	for i := range f.terms {
 		t := &f.terms[i]
@@ -126,12 +126,12 @@ func (f Filter) matches(r *tabRow) bool {
 	return true
 }
 
-// matches says whether any value meets the condition; for != and !~ all must. An unknown number never does.
+// matches says whether a value meets the condition; for != and !~ all. An unknown number never does.
 func (t *condition) matches(list []gpus.Value) bool {
 	return slices.ContainsFunc(list, t.meets) != strings.HasPrefix(t.operator, "!")
 }
 
-// meets ignores a negation in the operator.
+// meets ignores the operator's negation.
 func (t *condition) meets(v gpus.Value) bool {
 	switch {
 	case v.IsNumber:

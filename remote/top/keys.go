@@ -52,7 +52,7 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 
 var aliases = map[string]string{"j": "down", "k": "up", "g": "home", "G": "end", "right": "tab", "left": "shift+tab"}
 
-// actions are for keys that don't need the terminal.
+// actions don't need the terminal.
 var actions = map[string]func(*Model){
 	"down":      (*Model).down,
 	"up":        func(m *Model) { m.choose(m.cursor().at - 1) },
@@ -178,7 +178,7 @@ func (m *Model) holdOrRelease() {
 	m.begin(kind)
 }
 
-// ssh suspends this program and opens a shell on the selected row's host.
+// ssh suspends this program for a shell on the selected row's host.
 func (m *Model) ssh() tea.Cmd {
 	r := m.selectedOrSay()
 	if r == nil {
@@ -202,7 +202,7 @@ func (m *Model) ssh() tea.Cmd {
 	})
 }
 
-// sshCommand refuses names that ssh would take for a flag.
+// sshCommand refuses names that ssh takes for flags.
 func sshCommand(arguments func(host string) []string, host string) (*exec.Cmd, error) {
 	if host == "" || strings.HasPrefix(host, "-") || !text.IsMadeOf(host, "._-:%") {
 		return nil, fmt.Errorf("%s isn't a name that ssh is called with", text.Shown(host))
@@ -240,7 +240,7 @@ var help = []string{
 
 const maxInput = 500 // bytes
 
-// input is what is typed, and what takes it. After an error of done, typing continues and the error is shown.
+// input is what is typed. An error of done is shown, and typing continues.
 type input struct {
 	prompt, text string
 	done         func(typed string) error

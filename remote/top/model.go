@@ -3,11 +3,10 @@
 //	next := top.Follow(client)   // or top.OfFeed, of looks of this program
 //	err := top.Run(ctx, top.Options{Next: next, In: os.Stdin, Out: os.Stdout, Now: time.Now})
 //
-// A Model's Update and View do no I/O. A row is selected by its identity, such as a process's host, PID and start time:
-// when it is gone, nothing is selected until a key moves the selection. Plain prints the same as lines, for screen
-// readers and logs.
+// Update and View do no I/O. Rows are selected by identity, such as a process's host, PID and start time: when one is
+// gone, nothing is selected until a key moves the selection. Plain prints lines instead, for screen readers and logs.
 //
-// The package asks no host and changes nothing: actions are requests to the controller, which decides.
+// The package asks no host and changes nothing: actions are requests to the controller.
 package top
 
 import (
@@ -204,7 +203,7 @@ func (m *Model) scroll() {
 
 func (m *Model) cursor() *cursor { return &m.cursors[m.tab] }
 
-// selected returns the row for keys, or nil.
+// selected is the row for keys, or nil.
 func (m *Model) selected() *tabRow {
 	c := m.cursor()
 	if !c.chosen || c.gone || c.at >= len(m.rows) || m.rows[c.at].id != c.id {

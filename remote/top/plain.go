@@ -16,8 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// Plain prints a line per host, and again when the host changes, until ctx ends or after this many cycles; 0:
-// unlimited. It returns the last printed fleet.
+// Plain prints a line per host, and again when it changes, until ctx ends or after this many cycles (0: unlimited). It
+// returns the last fleet.
 func Plain(ctx context.Context, w io.Writer, options Options, cycles int) (*live.FleetState, error) {
 	p := plainWriter{out: w, options: options, shown: make(map[snapshot.Hostname]string)}
 	for number := 0; ctx.Err() == nil; {
@@ -123,7 +123,7 @@ func (p *plainWriter) alert(now []string) {
 	p.alerts = now
 }
 
-// failures prints hosts with the same failure on one line, and returns them.
+// failures prints hosts with the same failure on one line.
 func (p *plainWriter) failures(failed []remote.Failure, total int) (alike map[string]bool) {
 	if p.options.Failures != nil {
 		p.options.Failures(failed, total)

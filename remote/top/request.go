@@ -16,7 +16,7 @@ import (
 
 const maxActions = 20 // per request, to be readable before confirmation
 
-// begin prepares a request for the tagged rows, the selected one, or all hosts.
+// begin prepares a request for tagged rows, the selected one, or all hosts.
 func (m *Model) begin(kind operator.ActionKind) {
 	if m.options.Act == nil {
 		m.message = cmp.Or(m.options.NoAct, "this view is read-only")
@@ -44,7 +44,7 @@ func (m *Model) begin(kind operator.ActionKind) {
 	}
 }
 
-// exempted returns the narrowest exemptions of the tagged rows or the selected one.
+// exempted are the narrowest exemptions of the tagged rows or the selected one.
 func (m *Model) exempted() (list []operator.Action, err error) {
 	targets := slices.DeleteFunc(slices.Clone(m.rows), func(r tabRow) bool { return !m.tagged[r.id] })
 	if len(targets) == 0 {
@@ -71,7 +71,7 @@ func (m *Model) exempted() (list []operator.Action, err error) {
 	return list, nil
 }
 
-// exemptions returns sensible exemptions for a row, the narrowest first.
+// exemptions are sensible ones for a row, the narrowest first.
 func exemptions(r *tabRow) []operator.Action {
 	user, host := append(usersOf(r), "")[0], r.id.host
 	switch {
@@ -111,7 +111,7 @@ func (m *Model) setReason(typed string) error {
 	return err
 }
 
-// complete extends the request, unless the controller would refuse that.
+// complete extends the request, unless the controller would refuse.
 func (m *Model) complete(add func(*operator.Action)) error {
 	next := slices.Clone(m.request)
 	for i := range next {

@@ -99,7 +99,6 @@ func gpuRows(rows []tabRow, h *live.FleetHost) []tabRow {
 	return rows
 }
 
-// processRows returns one row per process, even if it uses several GPUs.
 func processRows(rows []tabRow, h *live.FleetHost) []tabRow {
 	known := make(map[rowID]*processUse)
 	for i := range h.GPUs {
@@ -156,7 +155,7 @@ func (id rowID) String() string {
 	return "host " + draw.Shown(string(id.host))
 }
 
-// tabRow is a line of a tab. It has the fields of that tab, which belong to the fleet and don't change.
+// tabRow has the fields of its tab. They belong to the fleet and don't change.
 type tabRow struct {
 	id      rowID
 	scene   *scene
@@ -171,7 +170,7 @@ type tabRow struct {
 
 func (r *tabRow) now() time.Time { return r.scene.now() }
 
-// processUse is a process with all GPUs that it uses on its host.
+// processUse is a process with its GPUs.
 type processUse struct {
 	*gpus.Process
 	gpus   []*gpus.GPU

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 )
 
-// Next waits for a change of a fleet and returns the new state. The first call doesn't wait. After an error, the next
-// call retries after a pause.
+// Next waits for a change, and returns the new state. The first call doesn't wait. After an error, the next one retries
+// after a pause.
 type Next func(ctx context.Context) (Update, error)
 
 // Update is the present state of a fleet.
@@ -21,7 +21,7 @@ type Update struct {
 	Origin string            // who asked the hosts, such as "controller"
 }
 
-// OfFeed returns the updates of a feed in this process until stop is called.
+// OfFeed follows a feed in this process until stop is called.
 func OfFeed(feed live.Source, origin string) (next Next, stop func()) {
 	changes, stop := feed.Watch()
 	after := uint64(0)
@@ -55,7 +55,7 @@ const (
 	retryEvery  = time.Second // to reach a lost controller
 )
 
-// Follow returns the updates of a controller, and reconnects.
+// Follow follows a controller, and reconnects.
 func Follow(client *live.Client) Next {
 	var free time.Time // earliest next request
 	var last *live.FleetState
@@ -80,7 +80,7 @@ func Follow(client *live.Client) Next {
 	}
 }
 
-// asker asks for the present state and the events since the last call. Each controller counts events from 1.
+// asker returns the state, and the events since the last call. Each controller counts from 1.
 func asker(client *live.Client) Next {
 	run, after := "", uint64(0)
 	return func(ctx context.Context) (Update, error) {

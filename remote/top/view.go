@@ -56,7 +56,7 @@ func (m *Model) room() int {
 	return max(0, room)
 }
 
-// page is the number of visible rows of the table.
+// page counts the visible rows.
 func (m *Model) page() int { return max(0, m.room()-1) }
 
 func (m *Model) body() []string {
@@ -117,7 +117,7 @@ func (m *Model) wrapped(texts []string) []string {
 	return strings.Split(ansi.Wrap(strings.Join(texts, "\n"), max(1, m.width-1), ""), "\n")
 }
 
-// foot is a message or question, in as many lines as needed, with the typed text below; otherwise the keys.
+// foot is a message or question and the typed text, or the keys.
 func (m *Model) foot() (lines []string) {
 	message := draw.Shown(m.message)
 	switch {
@@ -260,7 +260,7 @@ func (m *Model) activity() string {
 	return doing
 }
 
-// alerts are what an administrator must know, one per line, as far as they fit.
+// alerts are what an administrator must know, as far as they fit.
 func (m *Model) alerts() []string {
 	var list []string
 	if m.err != nil {
@@ -312,7 +312,7 @@ func (m *Model) tabs() string {
 	return b.String()
 }
 
-// tabCount is a number worth seeing from all tabs.
+// tabCount is worth seeing from all tabs.
 func (m *Model) tabCount(tab tabID) int {
 	switch {
 	case m.scene == nil:

@@ -22,8 +22,8 @@ import (
 
 const lookEvery = time.Second // minimum time between checks for changes
 
-// Access controls who may use a TCP listener, by a file in the format of Prometheus' web.config.file. It follows
-// changes of the file and the files it names. While they can't be used, the previous rules stay in force.
+// Access says who may use a TCP listener, in the format of Prometheus' web.config.file. It follows changes of this file
+// and those that it names. While they can't be used, the previous rules stay in force.
 type Access struct {
 	path   string
 	now    func() time.Time
@@ -39,7 +39,7 @@ type Access struct {
 	right  map[[sha256.Size]byte]time.Time // remembered passwords, until when
 }
 
-// OpenAccess reads the file. failed is called when a change can't be used.
+// OpenAccess reads the file. failed gets changes that can't be used.
 func OpenAccess(path string, now func() time.Time, failed func(error)) (*Access, error) {
 	a := &Access{path: path, now: now, failed: failed, key: make([]byte, 32)}
 	a.turns.Most = maxWaiting
@@ -52,7 +52,7 @@ func OpenAccess(path string, now func() time.Time, failed func(error)) (*Access,
 	return a, nil
 }
 
-// set puts rules in force. The next look reads them again, as a file may have changed meanwhile.
+// set puts rules in force. The next look rereads them, as a file may have changed meanwhile.
 func (a *Access) set(rules *accessRules) {
 	a.rules, a.files, a.state, a.right = rules, rules.files, "", make(map[[sha256.Size]byte]time.Time)
 }
@@ -73,7 +73,7 @@ func (r *accessRules) demands() Demands {
 	}
 }
 
-// TLS returns the server's configuration; nil without a tls_server_config.
+// TLS is the server's configuration; nil without a tls_server_config.
 func (a *Access) TLS() *tls.Config {
 	if a.current().tls == nil {
 		return nil
@@ -91,7 +91,6 @@ func (a *Access) current() *accessRules {
 	return a.rules
 }
 
-// refresh rereads the files if one changed. The caller holds the lock.
 func (a *Access) refresh() {
 	now := a.now()
 	if now.Sub(a.looked) < lookEvery && !now.Before(a.looked) {
@@ -150,7 +149,7 @@ var clientAuthTypes = map[string]tls.ClientAuthType{
 	"RequireAndVerifyClientCert": tls.RequireAndVerifyClientCert,
 }
 
-// readAccess reads a file and the files it names. After an error in one of those, the result still has their names.
+// readAccess reads all files. After an error in a named one, the result still has the names.
 func readAccess(path string) (*accessRules, error) {
 	data, err := folder.ReadRegular(path, maxAccessFile)
 	if err != nil {
@@ -206,8 +205,7 @@ func (r *accessRules) parseUsers(n *strictyaml.Node) {
 	}
 }
 
-// parseTLS offers neither HTTP/2, as the program may be built without it, nor resumption, which could outlive client
-// certificates.
+// parseTLS offers no HTTP/2, as the program may lack it, and no resumption, which could outlive client certificates.
 func (r *accessRules) parseTLS(n *strictyaml.Node) {
 	r.tls = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, SessionTicketsDisabled: true}
 	var cert, key, clientCA string

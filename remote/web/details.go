@@ -59,21 +59,21 @@ func (p *page) gpuRows(list []gpus.Row) (rows []gpuRow) {
 	return rows
 }
 
-// Columns are those of a table of GPUs. A host's own page omits the host.
+// Columns are those of a table of GPUs. A host's own page omits HOST.
 func (p *page) Columns() []gpus.Column {
 	return slices.DeleteFunc(gpus.Columns(), func(c gpus.Column) bool {
 		return c.Page == "" || c.Page == "Host" && strings.HasPrefix(p.Path, "/h/")
 	})
 }
 
-// userPage queries the database before rendering, as that may be slow.
+// userPage queries the database, which may be slow, before rendering.
 func (s *server) userPage(w http.ResponseWriter, r *http.Request) {
 	user := snapshot.Username(r.PathValue("user"))
 	hours := s.hours(r.Context(), user)
 	s.page(func(p *page, _ *http.Request) (string, any) { return s.ofUser(p, user, hours) })(w, r)
 }
 
-// ofUser is for a user who has or had something. With hidden names it says the same about all others, existing or not.
+// ofUser is for users who have or had something. With hidden names, others look the same whether they exist or not.
 func (s *server) ofUser(p *page, user snapshot.Username, hours *usage.ReportRow) (string, any) {
 	type userBody struct {
 		live.FleetUser
@@ -141,7 +141,7 @@ func findingsPage(p *page, _ *http.Request) (string, any) {
 	return "findings", findingsBody{all, p.events(func(*live.FleetEvent) bool { return true })}
 }
 
-// findings returns the selected ones: those acted on now before those that wait.
+// findings returns those acted on now before those that wait.
 func (p *page) findings(selected func(*live.Finding) bool) (list []*live.Finding) {
 	for _, pending := range []bool{false, true} {
 		for i := range p.Fleet.Findings {
@@ -168,7 +168,7 @@ func (p *page) events(selected func(*live.FleetEvent) bool) (list []live.FleetEv
 // Since formats the time since.
 func (p *page) Since(since time.Time) string { return span(p.Now.Sub(since)) }
 
-// Idle formats how long a GPU has been seen idle; empty below a minute.
+// Idle is how long a GPU has been idle; empty below a minute.
 func (p *page) Idle(since time.Time) string {
 	if since.IsZero() || p.Now.Sub(since) < time.Minute {
 		return ""
@@ -176,7 +176,7 @@ func (p *page) Idle(since time.Time) string {
 	return p.Since(since)
 }
 
-// Exemptions returns those that match the user or host, if given.
+// Exemptions returns those of the user or host, if given.
 func (p *page) Exemptions(user snapshot.Username, host snapshot.Hostname) policy.ExemptionList {
 	return slices.DeleteFunc(slices.Clone(p.Fleet.Exemptions), func(e policy.Exemption) bool {
 		return user != "" && e.User != user || host != "" && e.Host != host

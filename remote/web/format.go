@@ -42,7 +42,7 @@ var functions = template.FuncMap{
 
 const maxItems = 20 // limit of lists, unless a template has another: hosts and users can make them arbitrarily long
 
-// first is the start of a list; more is the number of items left out.
+// first is a list's start; more counts the rest.
 func first(list any, most ...int) any {
 	v := reflect.ValueOf(list)
 	return v.Slice(0, v.Len()-more(list, most...)).Interface()
@@ -108,7 +108,7 @@ func model(s string) string {
 
 func line(s string) string { return text.Shorten(text.OneLine(s), maxLine) }
 
-// userPath is empty for a name that doesn't fit into a path.
+// userPath is empty for a name that fits into no path.
 func userPath(user snapshot.Username) string { return pathOf("/u/", string(user)) }
 
 func hostPath(host snapshot.Hostname) string { return pathOf("/h/", string(host)) }

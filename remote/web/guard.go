@@ -23,7 +23,7 @@ import (
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
-// userHeaders are the headers in which oauth2-proxy and others name the user.
+// userHeaders name the user, in oauth2-proxy and others.
 var userHeaders = []string{"X-Forwarded-User", "X-Auth-Request-User"}
 
 type contextKey struct{}
@@ -62,7 +62,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// AnswersTo says whether a Host header names loopback or one of others. Otherwise any web site could read the page
+// AnswersTo accepts Host headers with names of loopback, or others. Without that, any web site could read the page
 // through its visitors' browsers (DNS rebinding).
 func AnswersTo(host string, others []string) bool {
 	name := host
@@ -92,8 +92,7 @@ func (s *server) knowsUsers() bool {
 	return s.options.Proxied || s.options.Access != nil && s.options.Access.Demands().Passwords
 }
 
-// headerUser returns the user named by a proxy. Of two different names, one may come from the browser, so that is
-// refused.
+// headerUser is the proxy's user. It refuses two names, as one may come from the browser.
 func headerUser(header http.Header) (snapshot.Username, int) {
 	var user string
 	for _, name := range userHeaders {
@@ -110,7 +109,7 @@ func headerUser(header http.Header) (snapshot.Username, int) {
 	return snapshot.Username(user), http.StatusOK
 }
 
-// Bounds on work for password guessers.
+// Bounds against guessing passwords.
 const (
 	maxWaiting  = 32 // checks per client
 	maxRight    = 1024
@@ -118,7 +117,7 @@ const (
 	maxUserName = 256 // bytes
 )
 
-// Protect requires a password if the file has users, except for /-/…, which says nothing about anyone.
+// Protect requires a password if the file has users, except for /-/…, which says nothing about people.
 func (a *Access) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, status := a.login(r); status != http.StatusOK {
@@ -155,7 +154,7 @@ func (a *Access) login(r *http.Request) (snapshot.Username, int) {
 	return snapshot.Username(user), http.StatusOK
 }
 
-// clientOf returns the address or, for IPv6, its network, as a client may have all addresses in it.
+// clientOf is an address or an IPv6 network, as a client may have all of that.
 func clientOf(remote string) string {
 	address, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -169,8 +168,8 @@ func clientOf(remote string) string {
 	return network.String()
 }
 
-// check says whether a user has this password. Unknown users take as long as known ones. Right passwords are remembered
-// for some minutes, unless the files change. After an error nothing was checked.
+// check compares passwords, as slowly for unknown users. It remembers right ones for minutes, unless the files change.
+// After an error nothing was checked.
 func (a *Access) check(ctx context.Context, client, user, password string) (bool, error) {
 	if _, _, known := a.lookUp(user, password); known {
 		return true, nil

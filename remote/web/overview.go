@@ -58,7 +58,6 @@ func (f hostFilter) selects(h *live.FleetHost) bool {
 	return true
 }
 
-// Dense says whether hosts are drawn small.
 func (p *page) Dense() bool { return len(p.Fleet.Hosts) >= manyHosts }
 
 type modelRow struct {
@@ -147,7 +146,7 @@ type cell struct {
 // Letter is the mark.
 func (c *cell) Letter() string { return string(rune(c.mark)) }
 
-// html renders one GPU in the grid of hosts. For thousands, a template is several times slower.
+// html renders a GPU in the grid of hosts. For thousands, a template is several times slower.
 func (c *cell) html() template.HTML {
 	return template.HTML(`<i class="` + c.Class + `">` + c.Letter() + `</i>`) //nolint:gosec // constants only
 }
@@ -186,7 +185,7 @@ func words(c gpus.StateCounts) string {
 	return strings.Join(list, ", ")
 }
 
-// Bars contain only numbers and classes, so that texts of hosts can't get into them.
+// Bars have only numbers and classes, not hosts' texts.
 
 func bar(c gpus.StateCounts) template.HTML {
 	rects, x := "", 0.0

@@ -28,7 +28,7 @@ var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html"))
 })
 
-// pageFunc returns a template and its data; an empty name if the page doesn't exist.
+// pageFunc returns a template and its data; no name if the page doesn't exist.
 type pageFunc func(p *page, r *http.Request) (name string, body any)
 
 type page struct {
@@ -46,7 +46,7 @@ type page struct {
 	view *viewer
 }
 
-// Stale says whether the state is older than it should be.
+// Stale says whether the state is too old.
 func (p *page) Stale() bool {
 	return p.Fleet.Cycle > 0 && p.Now.Sub(p.Fleet.Time).Seconds() > 3*max(p.Fleet.Interval, 10)
 }
@@ -55,7 +55,7 @@ func (s *server) page(of pageFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { s.servePage(w, r, filterOf(r).key(), of) }
 }
 
-// servePage serves a page from the cache. key is what it shows besides path and viewer.
+// servePage uses the cache. key is what the page shows besides path and viewer.
 func (s *server) servePage(w http.ResponseWriter, r *http.Request, key string, of pageFunc) {
 	v, now := s.view(r), s.options.Now()
 	fleet := v.Fleet()
@@ -113,7 +113,6 @@ var staticKinds = map[string]string{
 	"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml",
 }
 
-// staticVersion changes with the files.
 var staticVersion = sync.OnceValue(func() string {
 	hash := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(staticKinds)) {
@@ -123,7 +122,7 @@ var staticVersion = sync.OnceValue(func() string {
 	return hex.EncodeToString(hash.Sum(nil)[:8])
 })
 
-// static lets browsers cache files of this version.
+// static lets browsers cache this version.
 func static(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	kind, exists := staticKinds[name]

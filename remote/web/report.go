@@ -149,7 +149,7 @@ func (s *server) report(r *http.Request, v *viewer) (a request, d *usage.Report,
 
 const hoursTimeout = 2 * time.Second // a user's page waits this long for the usage database
 
-// hours returns a user's usage in the last days; nil if there is none or it is unreadable, which reports say.
+// hours is a user's usage in the last days; nil if there is none or it is unreadable, which reports say.
 func (s *server) hours(ctx context.Context, user snapshot.Username) *usage.ReportRow {
 	if s.options.Usage == nil {
 		return nil

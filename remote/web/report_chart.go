@@ -12,8 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage"
 )
 
-// chart shows GPU hours by day, stacked by the rows of a report. Widths are in per cent, to fit every screen; heights
-// are in pixels.
+// chart stacks GPU hours by day. Widths are in per cent, to fit every screen; heights are in pixels.
 type chart struct {
 	By, Unit string       // day, or month for long periods
 	Lines    []chartLabel // grid lines, with their hours
@@ -102,7 +101,7 @@ func (c *chartColumn) total() (sum int64) {
 	return sum
 }
 
-// draw places everything. most is the largest column in seconds.
+// draw places everything. most is the highest column's seconds.
 func (c *chart) draw(most float64) {
 	step := stepOf(most / 3600)
 	top := math.Ceil(most/3600/step) * step

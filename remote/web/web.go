@@ -2,9 +2,9 @@
 //
 //	handler := web.New(feed, web.Options{Now: time.Now, Names: web.AllNames})
 //
-// It only reads. The pages are rendered on the server and work without JavaScript; with it, they follow the server-sent
-// events of remote/live. Text from hosts and users is escaped by html/template, and shortened. A live.Source decides
-// what a viewer may see, once for all pages.
+// It only reads. Pages are rendered on the server and work without JavaScript; with it, they follow remote/live's
+// server-sent events. Hosts' and users' texts are escaped by html/template, and shortened. A live.Source decides once
+// what a viewer may see.
 package web
 
 import (
@@ -21,7 +21,6 @@ import (
 // Names says which users' names a viewer sees.
 type Names string
 
-// The values of --web-names.
 const (
 	AllNames Names = "all"
 	OwnName  Names = "self" // of the logged-in user
@@ -33,16 +32,15 @@ type Options struct {
 	Now   func() time.Time
 	Names Names
 	Hosts []string // names of this server besides loopback
-	// Access has the users who may look; nil: everyone who can connect.
+	// Access has the users who may look; nil: all who can connect.
 	Access *Access
-	// Proxied: a trusted proxy names the user in a header. Only the proxy may be able to connect.
+	// Proxied: a trusted proxy, which alone can connect, names the user in a header.
 	Proxied bool
 	Failed  func(error)   // gets errors that aren't the viewer's; may be nil
 	Usage   *usage.Reader // may be nil
-	// Recorded returns what was ended before this run, oldest first, and whether it is complete; may be nil.
+	// Recorded returns what was ended before this run, oldest first, and whether that is all; may be nil.
 	Recorded func() (list []audit.HistoryEntry, complete bool)
-	// Mount adds handlers of other paths, such as /metrics, behind the same checks; may be nil. With hideUsers they
-	// must not name users.
+	// Mount adds other paths, such as /metrics, behind the same checks; may be nil. With hideUsers they name no users.
 	Mount func(mux *http.ServeMux, hideUsers bool)
 }
 
@@ -64,7 +62,7 @@ type viewer struct {
 
 const maxViews = 32 // kept, each with its last documents
 
-// New returns a feed's handler, for requests to loopback and Options.Hosts: see AnswersTo.
+// New returns a feed's handler, for requests that AnswersTo accepts.
 func New(feed *live.Feed, options Options) http.Handler {
 	s := &server{feed: feed, options: options, mux: http.NewServeMux(), views: make(map[snapshot.Username]*viewer)}
 	for path, page := range map[string]pageFunc{

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// week shows the reservations of a week from today: hosts down, hours across. Units are those of a chart.
+// week shows reservations from today: hosts down, hours across, in a chart's units.
 type week struct {
 	Days, Hosts []chartLabel
 	Rows        []weekRow
@@ -38,7 +38,6 @@ const (
 	maxBooked  = 500
 )
 
-// Reserves says whether any host keeps reservations.
 func (p *page) Reserves() bool {
 	return slices.ContainsFunc(p.Fleet.Hosts, func(h live.FleetHost) bool {
 		return h.Reserved != nil || len(h.Reservations) > 0
@@ -101,7 +100,7 @@ func colourOf(user snapshot.Username) int {
 	return int(hash.Sum32() % chartColours)
 }
 
-// calendar has names only if all viewers may see them.
+// calendar has names if all viewers may see them.
 func (s *server) calendar(w http.ResponseWriter, _ *http.Request) {
 	fleet := s.feed.For("").Fleet()
 	if s.options.Names == AllNames {
@@ -112,7 +111,7 @@ func (s *server) calendar(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(calendarOf(fleet))) // the program may be gone
 }
 
-// calendarOf is a calendar (RFC 5545). It can't have control characters.
+// calendarOf follows RFC 5545, and has no control characters.
 func calendarOf(f *live.FleetState) string {
 	c := ics.NewCalendar()
 	c.SetProductId("-//genv//reservations//EN")

@@ -26,8 +26,8 @@ type identity struct {
 	stamp   string        // of the file as read
 }
 
-// identities returns the existing key files in order, each followed by its certificate, which ssh looks for if there is
-// no CertificateFile.
+// identities are the existing key files, each followed by its certificate, for which ssh looks without a
+// CertificateFile.
 func (k *Keyring) identities(s config.HostConfig) (all []identity) {
 	for _, path := range s.IdentityFiles {
 		if file := k.file(path); file.public != nil || file.signer != nil || file.problem != nil {
@@ -43,7 +43,7 @@ func (k *Keyring) identities(s config.HostConfig) (all []identity) {
 	return all
 }
 
-// Files lists the files of a host's keys and certificates, including missing ones.
+// Files lists the files of keys and certificates, including missing ones.
 func Files(s config.HostConfig) []string {
 	files := slices.Clone(s.CertificateFiles)
 	for _, path := range s.IdentityFiles {
@@ -82,7 +82,7 @@ func (k *Keyring) file(path string) identity {
 
 const maxKeyFile = 1 << 20 // bytes
 
-// read reads a private key; nil without error for a public key's file.
+// read returns a private key; nil for a public key's file.
 func (k *Keyring) read(path string, public ssh.PublicKey, info fs.FileInfo) (ssh.Signer, error) {
 	if !info.Mode().IsRegular() || info.Size() > maxKeyFile {
 		return nil, fmt.Errorf("%s is not a key file", path)
@@ -116,8 +116,7 @@ func (k *Keyring) read(path string, public ssh.PublicKey, info fs.FileInfo) (ssh
 	return k.lockedSigner(path, public, content), nil
 }
 
-// publicOf finds a public key like ssh: in the file, in the .pub file, or ahead of the private key in OpenSSH's format;
-// nil if there is none.
+// publicOf looks like ssh: in the file, in .pub, or ahead of the private key in OpenSSH's format.
 func publicOf(path string) ssh.PublicKey {
 	for _, file := range []string{path, path + ".pub"} {
 		if public := readPublic(file); public != nil {
@@ -132,7 +131,6 @@ func readPublic(path string) ssh.PublicKey {
 	return public
 }
 
-// readKeyFile returns a file's content, or nil if it can't be a key.
 func readKeyFile(path string) []byte {
 	content, err := folder.ReadRegular(path, maxKeyFile)
 	if err != nil {
@@ -141,8 +139,7 @@ func readKeyFile(path string) []byte {
 	return content
 }
 
-// publicInPrivate returns the public key ahead of a private one in OpenSSH's format, even with a passphrase
-// (PROTOCOL.key of OpenSSH); nil in other formats.
+// publicInPrivate is the public key ahead of a private one in OpenSSH's format, even with a passphrase (PROTOCOL.key).
 func publicInPrivate(content []byte) ssh.PublicKey {
 	const magic = "openssh-key-v1\x00"
 	block, _ := pem.Decode(content)
@@ -170,8 +167,8 @@ func ownedByUs(info fs.FileInfo) bool {
 	return ok && int(stat.Uid) == os.Getuid()
 }
 
-// lockedKey is an encrypted key with a known public key. It asks for the passphrase once per process, after a server
-// accepted the key.
+// lockedKey is an encrypted key with a known public key. It asks for the passphrase once, after a server accepted the
+// key.
 type lockedKey struct {
 	public ssh.PublicKey
 	done   <-chan struct{}                     // closed with the keyring

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// Keyring has the keys from files and agents. It is safe for concurrent use.
+// Keyring has keys from files and agents, safely for concurrent use.
 type Keyring struct {
 	prompt   func(question string) ([]byte, error) // for a passphrase; nil without a terminal
 	log      zerolog.Logger
@@ -34,33 +34,33 @@ type Keyring struct {
 	answered atomic.Int64
 }
 
-// NewKeyring opens nothing yet. Without prompt, keys with a passphrase only work through the agent.
+// NewKeyring opens nothing yet. Without prompt, locked keys only work through the agent.
 func NewKeyring(prompt func(question string) ([]byte, error), log zerolog.Logger) *Keyring {
 	k := &Keyring{prompt: prompt, log: log, agents: map[string]*keyAgent{}, files: map[string]identity{}}
 	k.lifetime, k.end = context.WithCancel(context.Background())
 	return k
 }
 
-// Close ends requests to agents, and signing that waits for a passphrase.
+// Close ends requests to agents, and waiting for a passphrase.
 func (k *Keyring) Close() { k.end() }
 
-// AnsweredSince says whether the user, since start, was asked for a passphrase or by an agent. Then a missed deadline
-// wasn't the host's fault.
+// AnsweredSince: since start, the user was asked for a passphrase or by an agent, so a missed deadline wasn't the
+// host's fault.
 func (k *Keyring) AnsweredSince(start time.Time) bool {
 	return k.answered.Load() > start.UnixNano()
 }
 
 func (k *Keyring) answeredNow() { k.answered.Store(time.Now().UnixNano()) }
 
-// Keys are the keys to offer, in order, and notes for the administrator if none is accepted.
+// Keys to offer, in order, and notes for the administrator if none is accepted.
 type Keys struct {
 	Signers []ssh.Signer
 	Notes   []string
 }
 
-// Keys returns the keys that ssh would offer and that can sign, in its order: certificates of CertificateFile;
-// configured keys in the agent; the agent's others unless IdentitiesOnly; key files, each followed by the certificate
-// next to it unless there is a CertificateFile.
+// Keys are those that ssh would offer and that can sign, in its order: certificates of CertificateFile; configured keys
+// in the agent; its others unless IdentitiesOnly; key files, each followed by its certificate unless there is a
+// CertificateFile.
 func (k *Keyring) Keys(s config.HostConfig) Keys {
 	var keys Keys
 	inAgent, err := k.agentKeys(s.IdentityAgent)
@@ -102,7 +102,7 @@ func (k *Keys) add(signers ...ssh.Signer) {
 	}
 }
 
-// private has all keys that may sign.
+// private has all keys that can sign.
 func (k *Keys) addIdentity(id identity, private []ssh.Signer) {
 	switch certificate, ok := id.public.(*ssh.Certificate); {
 	case ok:
@@ -143,7 +143,7 @@ func find(signers []ssh.Signer, public ssh.PublicKey) ssh.Signer {
 	return nil
 }
 
-// sameKey says whether two keys or certificates are equal; nil never is.
+// sameKey compares keys or certificates; nil equals none.
 func sameKey(a, b ssh.PublicKey) bool {
 	return a != nil && b != nil && bytes.Equal(a.Marshal(), b.Marshal())
 }
@@ -156,7 +156,7 @@ const (
 	agentRequests = 16               // concurrent, per agent: its queue has 128 places
 )
 
-// keyAgent is an ssh-agent. Each request has its own connection, so a late answer can't be taken for another.
+// keyAgent is an ssh-agent, with a connection per request, so that a late answer can't be taken for another.
 type keyAgent struct {
 	path     string
 	keyring  *Keyring

@@ -1,5 +1,5 @@
-// Package auth finds the keys that a user may log in with, like ssh(1): the agent's, key files in OpenSSH's formats,
-// and certificates, in ssh's order. It offers them until the server accepts one or hangs up.
+// Package auth finds a user's keys like ssh(1): the agent's, key files in OpenSSH's formats, and certificates, in ssh's
+// order. It offers them until the server accepts one or hangs up.
 //
 // A private key with a passphrase is used through the agent, or after asking once; a FIDO key only through the agent.
 //
@@ -38,7 +38,7 @@ type Login struct {
 	unsigned bool     // the agent didn't sign with an accepted key
 }
 
-// NeedsOpenSSH says whether ssh(1) may succeed: the server wants more than a key, or takes GSSAPI, or the agent only
+// NeedsOpenSSH says whether ssh(1) may succeed: the server wants more than a key or takes GSSAPI, or the agent only
 // signs for ssh, as with keys restricted to destinations (ssh-add -h).
 func (l *Login) NeedsOpenSSH() bool {
 	return l.unsigned || slices.Contains(l.allowed, "gssapi-with-mic") ||
@@ -60,7 +60,7 @@ func (k Keys) Login() *Login {
 	return l
 }
 
-// signatures returns a key's algorithms, the preferred one first: RSA keys have several.
+// signatures are a key's algorithms, the preferred first: RSA keys have several.
 func signatures(signer ssh.AlgorithmSigner) []string {
 	if several, ok := signer.(ssh.MultiAlgorithmSigner); ok {
 		return several.Algorithms()
@@ -68,9 +68,8 @@ func signatures(signer ssh.AlgorithmSigner) []string {
 	return []string{hostkeys.Plain(signer.PublicKey()).Type()}
 }
 
-// addExact repeats RSA keys at the end, with one algorithm each: a server need not accept all that it knows
-// (sshd_config(5), PubkeyAcceptedAlgorithms), nor say what it knows (RFC 8308). The algorithm most likely tried before
-// is last.
+// addExact repeats RSA keys, with one algorithm each: a server need not accept all that it knows (sshd_config(5),
+// PubkeyAcceptedAlgorithms), nor say what it knows (RFC 8308). The one most likely tried is last.
 func (l *Login) addExact() {
 	for _, rank := range []int{1, 2, 0} {
 		for _, o := range l.offers[:l.keys] {
@@ -114,7 +113,7 @@ func (l *Login) Offered() int { return min(l.next, l.keys) }
 
 const maxNamed = 10 // keys in Tried
 
-// Tried describes the offered keys and the notes in one line.
+// Tried describes the offered keys and the notes in a line.
 func (l *Login) Tried() string {
 	var names []string
 	for _, o := range l.offers[:min(l.Offered(), maxNamed)] {
@@ -130,7 +129,7 @@ func (l *Login) Tried() string {
 	return strings.Join(append([]string{tried}, l.notes...), "; ")
 }
 
-// Expired says which offered certificates aren't valid at a time; empty if none.
+// Expired names offered certificates that aren't valid now.
 func (l *Login) Expired(now time.Time) string {
 	var all []string
 	for _, o := range l.offers[:l.Offered()] {
@@ -188,7 +187,7 @@ func (o *offer) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string)
 	return signature, err
 }
 
-// namedKey has an algorithm's name as its type, which x/crypto offers.
+// namedKey's type is an algorithm, which x/crypto offers.
 type namedKey struct {
 	ssh.PublicKey
 	name string
@@ -196,8 +195,7 @@ type namedKey struct {
 
 func (k namedKey) Type() string { return k.name }
 
-// restrict drops keys that ssh_config excludes (PubkeyAcceptedAlgorithms, RequiredRSASize), and limits RSA keys'
-// signatures to those it accepts.
+// restrict applies ssh_config (PubkeyAcceptedAlgorithms, RequiredRSASize) to keys, and RSA keys' signatures.
 func (k *Keys) restrict(s config.HostConfig) {
 	var accepted []ssh.Signer
 	for _, signer := range k.Signers {

@@ -1,9 +1,9 @@
-// Package hostkeys decides on a host's key like OpenSSH: by known_hosts files with hashed names, patterns, ports,
-// @cert-authority and @revoked, and by KnownHostsCommand. Changed files are reread. An unreadable file or a bad line is
-// skipped with a warning, and only refuses a host if its key isn't found elsewhere.
+// Package hostkeys checks host keys like OpenSSH: by known_hosts with hashed names, patterns, ports, @cert-authority
+// and @revoked, and by KnownHostsCommand. Changed files are reread. An unreadable file or bad line is skipped with a
+// warning, and only refuses a host without a key elsewhere.
 //
-// It is stricter than OpenSSH in two ways: a key revoked for the name without port is never accepted, and `accept-new`
-// adds no key while one of the host's files is unreadable.
+// It is stricter than OpenSSH: a key revoked for the name without port is never accepted, and `accept-new` adds no key
+// while a file is unreadable.
 //
 //	store := hostkeys.NewCache(log)
 //	host := store.Lookup([]string{"/home/alice/.ssh/known_hosts"}, hostkeys.Name{Host: "gpu-07", Port: 22})
@@ -65,8 +65,8 @@ type Rules struct {
 	Hash      bool                        // HashKnownHosts
 }
 
-// Algorithms returns the host key algorithms in ssh's order, to get the key that ssh gets: those of known keys first,
-// unless the most preferred one is known.
+// Algorithms are in ssh's order, to get the key that ssh gets: those of known keys first, unless the most preferred is
+// known.
 func (h *Known) Algorithms(preferred []string) []string {
 	kinds, authorities := map[string]bool{}, false
 	for _, e := range h.entries {
@@ -89,7 +89,7 @@ func (h *Known) Algorithms(preferred []string) []string {
 	return append(first, last...)
 }
 
-// Expected returns the known key that the host shows for these algorithms, or nil.
+// Expected is the known key that the host shows for these algorithms, or nil.
 func (h *Known) Expected(algorithms []string) ssh.PublicKey {
 	for _, algorithm := range algorithms {
 		for _, e := range h.entries {
@@ -121,8 +121,8 @@ func keyType(algorithm string) string {
 	return algorithm
 }
 
-// Check returns nil for a key of the host, else *Unknown or *Changed, like OpenSSH (sshconnect.c, check_host_key): an
-// unaccepted certificate counts as the key in it, and a host unknown with its port is looked up without.
+// Check returns nil, *Unknown or *Changed, like OpenSSH (sshconnect.c, check_host_key): an unaccepted certificate
+// counts as its key, and a host unknown with its port is looked up without.
 func (h *Known) Check(key ssh.PublicKey, rules Rules, now time.Time) error {
 	c := check{Known: h, rules: rules, now: now}
 	return c.key(key, h.entries, h.name.Port == 0 || h.name.Port == 22)
@@ -135,7 +135,7 @@ type check struct {
 	refused error // of the certificate
 }
 
-// key checks a key against entries. bare: they are of the name without port.
+// key checks a key. bare: the entries are of the name without port.
 func (c *check) key(key ssh.PublicKey, entries []*knownKey, bare bool) error {
 	cert, isCert := key.(*ssh.Certificate)
 	err := c.compare(key, entries)
@@ -228,7 +228,7 @@ func (e *Unknown) Error() string {
 	return text
 }
 
-// Changed is the error for a key that differs from known ones, or is revoked.
+// Changed is the error for another key than known ones, or a revoked one.
 type Changed struct {
 	Name    string
 	Key     ssh.PublicKey

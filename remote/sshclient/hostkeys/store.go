@@ -29,7 +29,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Cache has known_hosts files, and rereads changed ones. It is safe for concurrent use.
+// Cache has known_hosts files, and rereads changed ones, safely for concurrent use.
 type Cache struct {
 	log     zerolog.Logger
 	mu      sync.Mutex
@@ -38,7 +38,7 @@ type Cache struct {
 	writing sync.Mutex    // one append at a time
 }
 
-// maxProcesses limits concurrent commands, so high that a few hanging ones delay no other host.
+// maxProcesses is high enough that a few hanging commands delay no other host.
 const maxProcesses = 32
 
 // NewCache returns a Cache that warns of bad lines and files.
@@ -88,8 +88,8 @@ func readFile(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// Accept adds an unknown host's key, or the one in its certificate, to known_hosts (StrictHostKeyChecking accept-new).
-// It adds none while one of the host's files is unreadable: the host may be known there.
+// Accept adds an unknown host's key, or its certificate's, to known_hosts (StrictHostKeyChecking accept-new), unless
+// one of its files is unreadable: the host may be known there.
 func (s *Cache) Accept(h *Known, key ssh.PublicKey, rules Rules, now time.Time) error {
 	if rules.AddTo == "" {
 		return errors.New("there is no user known_hosts file to add the key to")
@@ -116,7 +116,7 @@ func (s *Cache) Accept(h *Known, key ssh.PublicKey, rules Rules, now time.Time) 
 	return nil
 }
 
-// appendLine writes a line in one call, under a lock. It first completes a cut last line.
+// appendLine writes a line in one call, under a lock, after completing the last one.
 func appendLine(name, line string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
@@ -148,8 +148,8 @@ func appendLine(name, line string) (err error) {
 
 const nameToken = "\x00H" // token %H of KnownHostsCommand, known only during the handshake
 
-// Ask runs KnownHostsCommand (see config.HostConfig) and returns the host with the printed lines for the name. As in
-// ssh, a failing command is an error, and a missing one isn't.
+// Ask runs KnownHostsCommand (see config.HostConfig), and returns the host with the lines for the name. As in ssh, a
+// failing command is an error, and a missing one isn't.
 func (s *Cache) Ask(ctx context.Context, h *Known, command []string, name Name) (*Known, error) {
 	with, program := *h, command[0]
 	if _, err := os.Stat(program); err != nil || !filepath.IsAbs(program) {
@@ -175,7 +175,7 @@ const (
 	grace     = 2 * time.Second // for its children after its end
 )
 
-// output runs a command, made with ctx, in its own process group. The error has stderr's last line.
+// output runs a command of ctx in its own process group. The error has stderr's last line.
 func (s *Cache) output(ctx context.Context, command *exec.Cmd) ([]byte, error) {
 	select {
 	case s.running <- struct{}{}:
@@ -228,7 +228,7 @@ type knownKey struct {
 	key        string   // SSH wire format
 }
 
-// parse reads a known_hosts file. bad counts malformed lines; first is the number of the first one.
+// parse counts bad lines; first is the first one's number.
 func parse(file string, content []byte) (entries []knownKey, bad, first int, why error) {
 	number := 0
 	for line := range bytes.Lines(content) {

@@ -33,7 +33,7 @@ func (a *Attach) apply(f *state.Files, by Requester) (Result, error) {
 	return resultOf(f, a.EID, before), nil
 }
 
-// request is what to ask of the state files: nothing if Configured and no number is configured.
+// request is empty if Configured and no number is configured.
 func (a *Attach) request(env *snapshot.Environment, at snapshot.Date) state.AttachRequest {
 	r := a.AttachRequest
 	if r.At = at; !r.Memory.Known() {
@@ -50,7 +50,7 @@ func (a *Attach) request(env *snapshot.Environment, at snapshot.Date) state.Atta
 	return r
 }
 
-// Wanted returns how many or which devices this user's change will ask for.
+// Wanted is how many or which devices this change will ask for.
 func (c Change) Wanted(f *state.Files, uid snapshot.UID) (state.AttachRequest, error) {
 	switch e := c.Enter; {
 	case c.Attach != nil:
@@ -79,7 +79,7 @@ func (c Change) Within(only []snapshot.DeviceIndex) Change {
 	return c
 }
 
-// Avoid stops a change from attaching devices that are kept for others.
+// Avoid excludes devices that are kept for others.
 func (c Change) Avoid(kept []snapshot.DeviceIndex) {
 	if c.Attach != nil {
 		c.Attach.Kept = kept
@@ -89,7 +89,7 @@ func (c Change) Avoid(kept []snapshot.DeviceIndex) {
 	}
 }
 
-// apply refuses unknown devices, which are likely typing errors, but not unattached ones.
+// apply refuses unknown devices, likely typing errors, but not unattached ones.
 func (d *Detach) apply(f *state.Files, by Requester) (Result, error) {
 	if _, err := changeable(f, d.EID, by, d.Unregistered); err != nil {
 		return Result{}, err
@@ -104,7 +104,7 @@ func (d *Detach) apply(f *state.Files, by Requester) (Result, error) {
 	return resultOf(f, d.EID, before), nil
 }
 
-// changeable returns a copy of an environment that the requester may change. An unregistered one belongs to no user.
+// changeable copies an environment that the requester may change. An unregistered one belongs to no user.
 func changeable(f *state.Files, eid snapshot.EnvID, by Requester, unregistered bool) (snapshot.Environment, error) {
 	switch err := f.CheckOwner(eid, by.UID); {
 	case err == nil:

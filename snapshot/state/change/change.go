@@ -1,11 +1,11 @@
-// Package change has the changes that people can request for the state files, as values. The same code applies them in
-// the requester's process, and in the service that receives them as JSON.
+// Package change has the changes that people can request, as values. The same code applies them in the requester's
+// process, and in the service that receives them as JSON.
 //
 //	c, err := change.Decode(request)
 //	result, err := c.Apply(files, change.Requester{UID: uid, …}) // under the lock of the state files
 //
-// It decides who may change what. A change never says who requests it: that is the Requester. This package reads no
-// clock, file or process.
+// It decides who may change what. A change never says who requests it: that is the Requester. It reads no clock, file
+// or process.
 package change
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// Change is one change: exactly one pointer is set. It is JSON; see Decode for other processes'.
+// Change has exactly one pointer set. See Decode for JSON from other processes.
 type Change struct {
 	Enter     *Enter     `json:"enter,omitempty"`
 	Attach    *Attach    `json:"attach,omitempty"`
@@ -28,7 +28,7 @@ type Change struct {
 	Leave     *Leave     `json:"leave,omitempty"`
 }
 
-// Enter registers a process of the requester (for root: of anyone) or a Jupyter kernel in an environment, new or not.
+// Enter registers a process of the requester (for root: of anyone) or a Jupyter kernel.
 type Enter struct {
 	EID    snapshot.EnvID `json:"eid,omitempty"`       // empty: a new one named after the process
 	PID    snapshot.PID   `json:"pid,omitempty"`       // 0: none
@@ -42,17 +42,17 @@ type Enter struct {
 	Whole bool `json:"whole,omitempty"`
 }
 
-// Attach attaches as many devices as given, else as configured, else one. Unknown Memory is as configured.
+// Attach attaches as many devices as given, else as configured, else one. Unknown Memory: as configured.
 type Attach struct {
 	state.AttachRequest
 	Configured bool `json:"configured,omitempty"` // attach nothing if no number is configured
 	Exact      bool `json:"exact,omitempty"`      // detach the last devices beyond the number
 	Refresh    bool `json:"refresh,omitempty"`    // only learn the present indices of the GPUs
-	// Unregistered allows an unregistered environment. Its attachments end at the next read of the state.
+	// Unregistered allows an unregistered environment, whose attachments end at the next read.
 	Unregistered bool `json:"unregistered,omitempty"`
 }
 
-// Detach ends an environment's attachments to Indices, or all if there are none.
+// Detach ends attachments to Indices, or all if there are none.
 type Detach struct {
 	EID          snapshot.EnvID         `json:"eid"`
 	Indices      []snapshot.DeviceIndex `json:"indices,omitzero"`
@@ -64,7 +64,7 @@ type Configure struct {
 	EID   snapshot.EnvID     `json:"eid"`
 	Clear []string           `json:"clear,omitzero"` // settings to remove before setting Set
 	Set   snapshot.EnvConfig `json:"set,omitzero"`
-	// Resize also changes the capacity on all attached devices, or on none if one has no room.
+	// Resize also changes the capacity on all attached devices, or none if one lacks room.
 	Resize bool `json:"resize,omitempty"`
 }
 
@@ -79,11 +79,11 @@ const (
 type Leave struct {
 	PID    snapshot.PID `json:"pid,omitempty"`       // 0: none
 	Kernel string       `json:"kernel_id,omitempty"` // of a Jupyter kernel; empty: none
-	// Own: the process is the requester's shell, and must belong to the requester even if it is in no environment.
+	// Own: the process is the requester's shell, and must be the requester's even in no environment.
 	Own bool `json:"own,omitempty"`
 }
 
-// Result is what a change has done, as JSON and for output.
+// Result is what a change has done.
 type Result struct {
 	EID       snapshot.EnvID         `json:"eid,omitempty"` // of the environment; may be empty
 	Config    snapshot.EnvConfig     `json:"config,omitzero"`
@@ -128,7 +128,7 @@ func (c Change) operation() (set operation, err error) {
 	return set, nil
 }
 
-// Apply changes the state files for a requester. After an error (of package state) they must not be written.
+// Apply changes the files. After an error (of package state) they must not be written.
 func (c Change) Apply(f *state.Files, by Requester) (Result, error) {
 	o, err := c.operation()
 	if err != nil {
@@ -155,7 +155,7 @@ func (c Change) Apply(f *state.Files, by Requester) (Result, error) {
 	return result, nil
 }
 
-// Requester is who asks for a change, according to the kernel and the caller, never the request.
+// Requester is who asks, by the kernel and the caller, never by the request.
 type Requester struct {
 	UID      snapshot.UID
 	PID      snapshot.PID // the asking process: it doesn't keep an environment that it leaves
@@ -166,8 +166,8 @@ type Requester struct {
 	Reserved []snapshot.Reservation                   // of the host; nil refuses nothing
 	Instant  time.Time                                // for Reserved
 	Used     map[snapshot.DeviceIndex][]snapshot.UID  // recent users of GPUs
-	// Caps fails with state.ErrCap if the policy doesn't allow the files after the change; nil allows all. entered:
-	// there is one more environment.
+	// Caps fails with state.ErrCap if the policy doesn't allow the result; may be nil. entered: there is one more
+	// environment.
 	Caps func(f *state.Files, r *Result, entered bool) error
 }
 
@@ -193,7 +193,7 @@ func (c Change) Prepare(by Requester) (Requester, error) {
 	return by, nil
 }
 
-// userOf returns the owner of a process; for a kernel (PID 0) the requester. Root may ask for others' processes.
+// userOf is a process's owner; for a kernel (PID 0) the requester. Root may ask for others' processes.
 func (by Requester) userOf(pid snapshot.PID) (snapshot.UID, error) {
 	if pid == 0 {
 		return by.UID, nil
@@ -219,7 +219,7 @@ const (
 	commaWeight  = 8   // values are counted by commas, including those in texts
 )
 
-// checkShare refuses more than a user's share, except for root, or more than fits.
+// checkShare refuses more than a user's share (except root) or the files' limit.
 func checkShare(f *state.Files, uid snapshot.UID) error {
 	environments := snapshot.ByID(f.Environments)
 	var own, all [2]int // weights in each file

@@ -26,7 +26,7 @@ const (
 	maxReason  = 200      // bytes of an error of package json, which repeats the input
 )
 
-// Decode reads and checks a change from another process. The error wraps state.ErrRequest.
+// Decode checks a change from another process. The error wraps state.ErrRequest.
 func Decode(data []byte) (Change, error) {
 	c, err := decode(data)
 	if err != nil {
@@ -142,7 +142,7 @@ func checkIndices(list []snapshot.DeviceIndex) error {
 	return nil
 }
 
-// classes are the errors that errors.Is still finds in another process, by name.
+// classes are what errors.Is finds in another process, too.
 var classes = map[string]error{
 	"no-devices":     state.ErrNoDevices,
 	"request":        state.ErrRequest,
@@ -174,7 +174,7 @@ func bounded(e *state.UnavailableError) *state.UnavailableError {
 	}
 }
 
-// EncodeError encodes an error for DecodeError, with a printable and bounded text.
+// EncodeError encodes an error, printable and bounded.
 func EncodeError(err error) json.RawMessage {
 	w := wireError{Text: printable(text.Late(err, 0).Error()), Classes: map[string]bool{}}
 	for name, class := range classes {
@@ -194,7 +194,7 @@ func EncodeError(err error) json.RawMessage {
 
 func printable(message string) string { return text.Cut(text.PrintableLines(message), maxErrorText) }
 
-// DecodeError restores an error from EncodeError: its text and, for errors.Is and errors.As, its classes.
+// DecodeError restores an error's text and, for errors.Is and errors.As, its classes.
 func DecodeError(data []byte) error {
 	var w wireError
 	if err := json.Unmarshal(data, &w); err != nil || w.Text == "" {

@@ -1,6 +1,6 @@
-// Package instances records which MIG instances attachments use (`genv attach --mig`). In the state files, for genv
-// 1.4.3, such an attachment covers the whole device, with the instances' memory as its capacity. A user's notes only
-// count for that user's environments.
+// Package instances notes which MIG instances attachments use (`genv attach --mig`). For genv 1.4.3, in the state
+// files, these cover the whole device, with the instances' memory as capacity. A user's notes only count for own
+// environments.
 //
 //	notes := instances.Notes{Dir: "/var/tmp/genv"}
 //	notes.Mark(files)                    // sets Attachment.Instances
@@ -22,10 +22,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// Notes are those of all users of a host: a file per uid, in a separate folder.
+// Notes are a file per uid, in a separate folder.
 type Notes struct {
 	Dir string // the host's state folder
-	// Owned returns the folder of the state files if root owns them, and so writes all notes; else "". It may be nil.
+	// Owned returns the folder of root's state files, where root writes all notes; else "". It may be nil.
 	Owned func() (string, error)
 }
 
@@ -38,7 +38,7 @@ type attachmentNote struct {
 	GPU       snapshot.GPUUUID     `json:"gpu,omitempty"` // empty if unknown: see state.RootNote
 }
 
-// Mark sets the Instances of the attachments. An invalid note is a warning, and the attachment covers the whole device.
+// Mark sets the attachments' Instances. An invalid note is a warning: the attachment covers the whole device.
 func (n Notes) Mark(files *state.Files) {
 	list, warnings := n.list(files)
 	for _, warning := range warnings {
@@ -56,7 +56,7 @@ func (n Notes) Mark(files *state.Files) {
 	}
 }
 
-// Save notes the Instances of an environment's attachments. The caller is its user or root, and holds the lock.
+// Save notes an environment's Instances. The caller is its user or root, and holds the lock.
 func (n Notes) Save(files *state.Files, eid snapshot.EnvID) error {
 	env := files.Environment(eid)
 	if env == nil {
@@ -74,7 +74,7 @@ func (n Notes) Save(files *state.Files, eid snapshot.EnvID) error {
 	return n.add(files, env.UID, list)
 }
 
-// Move copies the notes to another folder when root takes over the state or gives it back. The lock is held.
+// Move copies the notes when root takes over the state, or gives it back. The lock is held.
 func (n Notes) Move(files *state.Files, to Notes) error {
 	byUser := make(map[snapshot.UID][]attachmentNote)
 	list, _ := n.list(files)
@@ -100,7 +100,7 @@ const (
 	maxWarnings = 20
 )
 
-// add replaces a user's notes about the same attachments, and drops obsolete ones. The caller is that user or root.
+// add replaces notes about the same attachments, and drops obsolete ones. The caller is that user or root.
 func (n Notes) add(files *state.Files, uid snapshot.UID, list []attachmentNote) error {
 	dir, owned, err := n.open(true)
 	if err != nil {
@@ -128,7 +128,6 @@ func (n Notes) add(files *state.Files, uid snapshot.UID, list []attachmentNote) 
 	return dir.Give(name(uid), uint32(uid)) // root returns it
 }
 
-// list returns the notes about existing attachments. Errors are warnings.
 func (n Notes) list(files *state.Files) (list []attachmentNote, warnings []string) {
 	dir, owned, err := n.open(false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -152,7 +151,7 @@ func (n Notes) list(files *state.Files) (list []attachmentNote, warnings []strin
 	return list, warnings
 }
 
-// open opens or creates the notes' folder without following links. owned says that only root writes there.
+// open opens or creates the notes' folder, following no links. owned: only root writes there.
 func (n Notes) open(write bool) (dir *folder.Folder, owned bool, err error) {
 	path := ""
 	if n.Owned != nil {
@@ -185,7 +184,7 @@ func (n Notes) open(write bool) (dir *folder.Folder, owned bool, err error) {
 
 func name(uid snapshot.UID) string { return fmt.Sprintf("%d.json", uid) }
 
-// read returns a user's notes. The file must be that user's, unless only root writes there.
+// read returns a user's notes. The file must be that user's, unless owned.
 func read(dir *folder.Folder, uid snapshot.UID, owned bool) ([]attachmentNote, error) {
 	data, st, err := dir.Read(name(uid), maxBytes)
 	if err != nil {
@@ -243,7 +242,7 @@ func users(files *state.Files) []snapshot.UID {
 	return uids[:min(len(uids), maxUsers)]
 }
 
-// device returns the device of a note, which may have another index now.
+// device is a note's, which may have another index now.
 func (n *attachmentNote) device(files *state.Files) *snapshot.Device {
 	for i := range files.Devices {
 		if d := &files.Devices[i]; n.GPU != "" && d.UUID == n.GPU {

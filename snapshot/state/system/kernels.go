@@ -15,14 +15,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Kernel is a user's Jupyter kernel. Only that user's processes and files count, as anyone can register any id.
+// Kernel is a user's Jupyter kernel. Others' processes and files don't count, as anyone can register any id.
 type Kernel struct {
 	ID  string
 	UID snapshot.UID
 }
 
 // Kernels says which kernels live: a process of their user has the connection file (kernel-ID.json) in its command line
-// or, during a restart, that file is in their user's runtime folder. What may be hidden is Unknown.
+// or, during a restart, it is in their user's runtime folder. What may be hidden is Unknown.
 func (p procfs) Kernels(kernels []Kernel) map[Kernel]Liveness {
 	pids, err := p.fs.PIDs()
 	if err != nil {
@@ -43,8 +43,7 @@ func (p procfs) Kernels(kernels []Kernel) map[Kernel]Liveness {
 	return lives
 }
 
-// runningKernels says which kernels have a process. Users control the number of processes and of kernels in a command
-// line, so it avoids a nested loop over both.
+// runningKernels finds kernels with a process. Users control both numbers, so it avoids a nested loop.
 func (p procfs) runningKernels(pids []snapshot.PID, kernels []Kernel) map[Kernel]Liveness {
 	asked := map[string]bool{}
 	for _, k := range kernels {
@@ -94,7 +93,7 @@ func (p procfs) commandLine(pid snapshot.PID, quota *proc.Quota) (string, error)
 	return string(line), err
 }
 
-// owner returns a process's account, or its folder's where /proc hides it.
+// owner is a process's account, or its folder's where /proc hides it.
 func (p procfs) owner(pid snapshot.PID) (snapshot.UID, error) {
 	if uid, err := p.fs.UID(pid); err == nil {
 		return uid, nil
@@ -103,8 +102,8 @@ func (p procfs) owner(pid snapshot.PID) (snapshot.UID, error) {
 }
 
 const (
-	// kernelsWithin limits the search of all folders while others wait: a user's folder may never answer (FUSE, a
-	// broken NFS). Kernels not found in time are unknown, and searched again later.
+	// kernelsWithin limits the search while others wait: a user's folder may never answer (FUSE, a broken NFS). What
+	// isn't found is unknown, and searched again.
 	kernelsWithin  = time.Second
 	maxKernelUsers = 64 // per look, as users can register any uid
 )
@@ -146,7 +145,7 @@ func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kern
 	return all
 }
 
-// kernelFileIn says whether a folder has a kernel's file. complete: no other folder can have it.
+// kernelFileIn looks for a kernel's file. complete: no other folder can have it.
 func (p procfs) kernelFileIn(ctx context.Context, folders []string, complete bool, k Kernel) Liveness {
 	for _, folder := range folders {
 		if ctx.Err() != nil { // a user can cause millions of searches
@@ -166,7 +165,7 @@ func (p procfs) kernelFileIn(ctx context.Context, folders []string, complete boo
 	return Unknown
 }
 
-// runtimeVariables select Jupyter's runtime folder, at a path below each (jupyter_core).
+// runtimeVariables select Jupyter's runtime folder, at a path below (jupyter_core).
 var runtimeVariables = []struct{ name, below string }{
 	{"JUPYTER_RUNTIME_DIR", ""},
 	{"JUPYTER_DATA_DIR", "runtime"},
@@ -175,7 +174,7 @@ var runtimeVariables = []struct{ name, below string }{
 	{"HOME", ".local/share/jupyter/runtime"},
 }
 
-// runtimeFolders are the possible folders of a user's kernel files. complete is false if there may be others.
+// runtimeFolders may have a user's kernel files. complete: no other can.
 func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []snapshot.PID) (
 	folders []string, complete bool,
 ) {

@@ -1,5 +1,5 @@
-// Package system answers what the state files don't say: which processes and Jupyter kernels live and who owns them,
-// this program's namespaces and boot, and the names of users. It changes nothing.
+// Package system answers what the state files don't say: which processes and Jupyter kernels live and whose they are,
+// this program's namespaces and boot, and users' names. It changes nothing.
 //
 //	s := system.New(proc.FS{}, nss.Passwd{})
 //	gone := s.Process(pid).Liveness == system.Gone
@@ -72,7 +72,7 @@ func (p procfs) BootID() string {
 	return id
 }
 
-// Process reads /proc/PID. If that is hidden (hidepid), signal 0 still shows whether the process exists.
+// Process reads /proc/PID. If that is hidden (hidepid), signal 0 shows whether it exists.
 func (p procfs) Process(pid snapshot.PID) ProcessStatus {
 	stat, err := p.fs.Stat(pid)
 	switch {
@@ -90,7 +90,7 @@ func (p procfs) Process(pid snapshot.PID) ProcessStatus {
 	return now
 }
 
-// signal0 asks the kernel whether a process exists: EPERM means that it does.
+// signal0 asks the kernel: EPERM means that the process exists.
 func (p procfs) signal0(pid snapshot.PID) Liveness {
 	if p.fs.Root != RealProc {
 		return Unknown
@@ -116,7 +116,7 @@ func isZombie(pid snapshot.PID) bool {
 	return err == nil && ended
 }
 
-// showsAll says whether /proc hides nothing: with hidepid only root can read PID 1's command line.
+// showsAll: /proc hides nothing. With hidepid only root can read PID 1's command line.
 func (p procfs) showsAll() bool {
 	_, err := os.ReadFile(filepath.Join(p.fs.Root, "1/cmdline"))
 	return err == nil
@@ -128,7 +128,7 @@ type Namespaces struct {
 	User uint64 `json:"user_namespace"`
 }
 
-// Inodes of the initial namespaces: PROC_PID_INIT_INO and PROC_USER_INIT_INO in include/linux/proc_ns.h.
+// PROC_PID_INIT_INO and PROC_USER_INIT_INO in include/linux/proc_ns.h.
 const (
 	initialPID  = 0xEFFFFFFC
 	initialUser = 0xEFFFFFFD
@@ -152,7 +152,7 @@ func (p procfs) namespace(kind string) uint64 {
 	return st.Ino
 }
 
-// Now returns the time in the machine's zone, whatever TZ says: dates in the state files use it.
+// Now is in the machine's zone, whatever TZ says: the state files' dates are.
 func Now() time.Time { return time.Now().In(zone()) }
 
 var zone = sync.OnceValue(func() *time.Location {
@@ -162,7 +162,7 @@ var zone = sync.OnceValue(func() *time.Location {
 	return zoneIn("/etc/localtime")
 })
 
-// zoneIn reads a tzfile(5). If invalid, the zone is UTC.
+// zoneIn reads a tzfile(5), or returns UTC.
 func zoneIn(path string) *time.Location {
 	data, _ := os.ReadFile(path) // checked by the next call
 	if zone, err := time.LoadLocationFromTZData("Local", data); err == nil {
@@ -182,12 +182,12 @@ type RunningProcess struct {
 	Unread      error          // why the environ is unknown; nil if read
 }
 
-// IsLate says that the environ wasn't read in time. Another look may succeed.
+// IsLate: the environ wasn't read in time. Another look may succeed.
 func (p *RunningProcess) IsLate() bool {
 	return errors.Is(p.Unread, proc.ErrStalled) || errors.Is(p.Unread, proc.ErrNotRead)
 }
 
-// IsUnknown says that the process may be in any environment, unlike one that just overwrote its environ.
+// IsUnknown: the process may be in any environment, unlike one that just overwrote its environ.
 func (p *RunningProcess) IsUnknown() bool {
 	return p.IsLate() || errors.Is(p.Unread, fs.ErrPermission) || errors.Is(p.Unread, proc.ErrTooLarge)
 }
@@ -257,7 +257,7 @@ func Username(ctx context.Context, uid snapshot.UID) snapshot.Username {
 	return account.Username()
 }
 
-// FirstUID is the first uid of people, UID_MIN in login.defs(5). Lower ones are system accounts.
+// FirstUID is UID_MIN in login.defs(5): lower uids are system accounts.
 var FirstUID = sync.OnceValue(func() snapshot.UID {
 	data, _ := os.ReadFile("/etc/login.defs") // default if missing
 	return firstUID(string(data))
@@ -275,7 +275,7 @@ func firstUID(loginDefs string) snapshot.UID {
 	return usual
 }
 
-// DescribeUser formats a uid with its name in /etc/passwd. It asks no directory service, as the lock is held.
+// DescribeUser adds the name in /etc/passwd. It asks no directory service, as the lock is held.
 func DescribeUser(uid uint32) string {
 	account, _ := nss.Passwd{}.Local(snapshot.UID(uid))
 	if name := account.Username(); name != "" {
@@ -284,13 +284,13 @@ func DescribeUser(uid uint32) string {
 	return fmt.Sprintf("uid %d", uid)
 }
 
-// Mountinfo returns the mounts of this process, from a /proc; empty if unknown.
+// Mountinfo returns this process's mounts; empty if unknown.
 func Mountinfo(procRoot string) string {
 	mountinfo, _ := proc.FS{Root: procRoot}.Mounts()
 	return mountinfo
 }
 
-// IsPrivate says whether another folder is mounted at a path, as by PrivateTmp= or pam_namespace(8).
+// IsPrivate says whether another folder is mounted there, as by PrivateTmp= or pam_namespace(8).
 func IsPrivate(mountinfo, path string) (private bool) {
 	for m := range proc.ParseMounts(mountinfo, " "+path+" ") {
 		if m.Point == path { // the last one covers the others
@@ -300,7 +300,7 @@ func IsPrivate(mountinfo, path string) (private bool) {
 	return private
 }
 
-// IsOwn says whether a folder is on the root file system, even if that is mounted again, as by systemd.
+// IsOwn says whether a folder is on the root file system, even if mounted again, as by systemd.
 func IsOwn(mountinfo, path string) bool {
 	for m := range proc.ParseMounts(mountinfo, " ") {
 		if m.Point == escaped.Replace(path) {
@@ -312,7 +312,7 @@ func IsOwn(mountinfo, path string) bool {
 	return known && alsoKnown && whole == here
 }
 
-// treeAt returns a path's device, and the device's folder that is "/" here; unknown if mounted at a different path.
+// treeAt is a path's device, and that device's folder that is "/" here; unknown if mounted at another path.
 func treeAt(mountinfo, path string) (tree [2]string, known bool) {
 	nearest := ""
 	for m := range proc.ParseMounts(mountinfo, " ") {
@@ -329,7 +329,7 @@ func treeAt(mountinfo, path string) (tree [2]string, known bool) {
 
 var escaped = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`)
 
-// UsersMount describes a file system that a user mounted at or below a path, without touching it; empty if none.
+// UsersMount describes a file system that a user mounted at or below a path, without touching it.
 func UsersMount(mountinfo, path string) string {
 	path = escaped.Replace(path)
 	for m := range proc.ParseMounts(mountinfo, path) {
