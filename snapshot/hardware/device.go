@@ -177,7 +177,7 @@ type guardStatus struct {
 
 var guardNote = folder.Note[guardStatus]{Name: "guard.json", Max: 1 << 20, Invalid: ErrGarbled}
 
-func on(m snapshot.GuardMode) bool { return m == snapshot.GuardWatch || m == snapshot.GuardEnforce }
+func isOn(m snapshot.GuardMode) bool { return m == snapshot.GuardWatch || m == snapshot.GuardEnforce }
 
 func (s *guardStatus) ended(now time.Time) bool { return !s.Until.IsZero() && !now.Before(s.Until) }
 
@@ -201,7 +201,7 @@ func (s Catalog) Guarded(now time.Time) bool {
 	if err != nil {
 		return errors.Is(err, ErrGarbled)
 	}
-	return on(status.Mode) && !status.ended(now)
+	return isOn(status.Mode) && !status.ended(now)
 }
 
 // Guard is the state of this machine's guard; nil if unknown. Without the file, none was on since boot.
@@ -213,11 +213,11 @@ func (s Catalog) Guard(now time.Time) *snapshot.Guard {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &snapshot.Guard{Mode: snapshot.GuardOff}
-	case err != nil || !on(status.Mode) && status.Mode != snapshot.GuardOff:
+	case err != nil || !isOn(status.Mode) && status.Mode != snapshot.GuardOff:
 		return nil
 	}
 	g := &snapshot.Guard{Mode: status.Mode, Reason: status.Reason}
-	if on(status.Mode) && (status.ended(now) || status.endedWithKeeper(proc.FS{Root: s.Proc})) {
+	if isOn(status.Mode) && (status.ended(now) || status.endedWithKeeper(proc.FS{Root: s.Proc})) {
 		g.Mode, g.Reason = snapshot.GuardOff, "the process that kept the guard has ended"
 	}
 	if g.Mode == snapshot.GuardOff && status.ordered(now) {
@@ -233,6 +233,6 @@ func (s Catalog) Guard(now time.Time) *snapshot.Guard {
 }
 
 func (s *guardStatus) ordered(now time.Time) bool {
-	return s.Order != nil && !s.Veto && on(s.Order.Mode) &&
+	return s.Order != nil && !s.Veto && isOn(s.Order.Mode) &&
 		now.Before(s.Given.Add(time.Duration(s.Order.LeaseMS)*time.Millisecond))
 }

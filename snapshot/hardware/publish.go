@@ -11,6 +11,7 @@
 // A GPU's index is not the number of its device node. /proc/driver/nvidia/gpus/ADDRESS/information shows both: "GPU
 // UUID", "Bus Location", "Device Minor" and "GPU Excluded" (NVIDIA driver README, "Using the /proc File System
 // Interface"; nv-procfs.c of open-gpu-kernel-modules). Everybody may read it, guarded or not.
+//
 // NVML promises no order of indices. So far it is that of the PCI bus, by which FromDriver numbers GPUs. What root
 // publishes has the indices of root's nvidia-smi, matched by UUID, and takes precedence.
 package hardware

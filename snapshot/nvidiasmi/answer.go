@@ -273,21 +273,21 @@ func (r *gpuRow) memory(column, field string) snapshot.Memory {
 func (r *gpuRow) percent(field string) *int {
 	n, ok := number(r.value("utilization", field, false), 100)
 	percent := int(n)
-	return ifSo(&percent, ok)
+	return valueIf(&percent, ok)
 }
 
 // celsius may be below zero.
 func (r *gpuRow) celsius(field string) *int {
 	n, err := strconv.Atoi(r.value("temperature", field, false))
-	return ifSo(&n, err == nil && snapshot.CheckTemperature(n) == nil)
+	return valueIf(&n, err == nil && snapshot.CheckTemperature(n) == nil)
 }
 
 func (r *gpuRow) watts(column, field string) *float64 {
 	w, err := strconv.ParseFloat(r.value(column, field, false), 64)
-	return ifSo(&w, err == nil && snapshot.CheckPower(w) == nil)
+	return valueIf(&w, err == nil && snapshot.CheckPower(w) == nil)
 }
 
-func ifSo[T any](value *T, ok bool) *T {
+func valueIf[T any](value *T, ok bool) *T {
 	if !ok {
 		return nil
 	}

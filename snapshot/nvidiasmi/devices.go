@@ -159,7 +159,7 @@ func (g *GPU) cutModes(fields string, modes []string) string {
 
 func enabled(value string) *bool {
 	on := strings.EqualFold(value, "Enabled")
-	return ifSo(&on, on || strings.EqualFold(value, "Disabled"))
+	return valueIf(&on, on || strings.EqualFold(value, "Disabled"))
 }
 
 // isVersion accepts a driver's version, such as 550.163.01, or "".

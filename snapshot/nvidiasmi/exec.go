@@ -88,7 +88,7 @@ func (e Exec) start(args []string, stdout, stderr int, lock *os.File) (pid int, 
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "LC_ALL=") || strings.HasPrefix(v, "GENV_BYPASS=")
 	})
-	files := []uintptr{nothing().Fd(), uintptr(stdout), uintptr(stderr)}
+	files := []uintptr{devNull().Fd(), uintptr(stdout), uintptr(stderr)}
 	if lock != nil {
 		files = append(files, lock.Fd())
 	}
@@ -112,8 +112,8 @@ func pipe() (_ *os.File, end int, err error) {
 	return file, fds[1], cmp.Or(err, file.SetReadDeadline(time.Now().Add(childTime))) // fails outside the poller
 }
 
-// nothing is /dev/null, opened once; nil if it can't be opened.
-var nothing = sync.OnceValue(func() *os.File {
+// devNull is /dev/null, opened once; nil if it can't be opened.
+var devNull = sync.OnceValue(func() *os.File {
 	file, _ := os.Open(os.DevNull) // without it, the program has no stdin
 	return file
 })

@@ -46,7 +46,7 @@ func (l *OpenLog) Add(pid snapshot.PID) {
 	}
 	c := &l.content
 	c.Last++
-	if c.PIDs = append(c.PIDs, pid); len(c.PIDs) > most {
+	if c.PIDs = append(c.PIDs, pid); len(c.PIDs) > maxOpens {
 		delete(l.pending, c.PIDs[0])
 		c.PIDs = slices.Delete(c.PIDs, 0, 1)
 	}
@@ -93,9 +93,9 @@ func (l *OpenLog) write() error {
 const OpenLogFile = "guard-opens.json"
 
 const (
-	schema  = "genv.guard-opens/1"
-	most    = 256      // opens in the file
-	maxFile = 16 << 10 // bytes
+	schema   = "genv.guard-opens/1"
+	maxOpens = 256      // opens in the file
+	maxFile  = 16 << 10 // bytes
 )
 
 type openLogContent struct {
@@ -111,7 +111,7 @@ var openLogFile = folder.Note[openLogContent]{
 
 func (c *openLogContent) check() error {
 	switch {
-	case c.Epoch == "", len(c.PIDs) > most, uint64(len(c.PIDs)) > c.Last:
+	case c.Epoch == "", len(c.PIDs) > maxOpens, uint64(len(c.PIDs)) > c.Last:
 		return errors.New("its numbers are wrong")
 	case slices.ContainsFunc(c.PIDs, func(pid snapshot.PID) bool { return pid < 0 }):
 		return errors.New("it has a negative PID")

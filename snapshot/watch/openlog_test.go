@@ -66,14 +66,14 @@ func TestTooMany(t *testing.T) {
 	for pid := range snapshot.PID(10000) {
 		l.Add(4190000 + pid)
 	}
-	require.LessOrEqual(t, len(l.pending), most)
+	require.LessOrEqual(t, len(l.pending), maxOpens)
 	add(t, l, 7)
 	info := proctest.Try(os.Stat(filepath.Join(dir, OpenLogFile))).OK(t)
 	require.Less(t, info.Size(), int64(maxFile/2))
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 	pids := next(t, r)
-	require.Len(t, pids, most+1)
-	require.Equal(t, []snapshot.PID{7, 0}, pids[most-1:])
+	require.Len(t, pids, maxOpens+1)
+	require.Equal(t, []snapshot.PID{7, 0}, pids[maxOpens-1:])
 	require.Empty(t, next(t, r))
 }
 
@@ -147,7 +147,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"schema":"genv.guard-opens/1","epoch":"e","last":3,"pids":[1,0]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if c, err := openLogFile.Decode(data, nil); err == nil {
-			require.LessOrEqual(t, len(c.PIDs), most)
+			require.LessOrEqual(t, len(c.PIDs), maxOpens)
 		}
 	})
 }

@@ -13,10 +13,10 @@ const (
 	delay     = 20 * time.Millisecond
 	delayFree = 5
 	delayMost = 2 * time.Second
-	// followUps is the number of further looks for an opener that doesn't use the device yet. The first ones (often)
-	// come as soon as the floor allows; then their distance doubles.
+	// followUps is the number of further looks for an opener that doesn't use the device yet. The first quickLooks come
+	// as soon as the floor allows; then their distance doubles.
 	followUps   = 8
-	often       = 3
+	quickLooks  = 3
 	processMost = time.Minute      // between looks for one process that opens devices repeatedly
 	unknownMost = 5 * time.Second  // for unknown processes
 	forgetAfter = 10 * time.Minute // for looks in vain at a user's openers
@@ -111,9 +111,9 @@ func (s source) rest(fruitless int) time.Duration {
 	case s.party == processEnds:
 		return 0
 	case s.opener == opener{}:
-		return doubled(floor, fruitless-often, unknownMost)
+		return doubled(floor, fruitless-quickLooks, unknownMost)
 	}
-	return doubled(floor, fruitless-often, processMost)
+	return doubled(floor, fruitless-quickLooks, processMost)
 }
 
 func doubled(d time.Duration, times int, most time.Duration) time.Duration {
@@ -138,19 +138,19 @@ func (p *pace) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// worth reports whether to look now. It forgets openers that have ended.
-func (p *pace) worth(now time.Time, alive func(opener) bool) bool {
-	worth := false
+// isDue reports whether to look now. It forgets openers that have ended.
+func (p *pace) isDue(now time.Time, alive func(opener) bool) bool {
+	due := false
 	for s, r := range p.reasons {
 		switch {
 		case r.due.IsZero() || r.due.After(now):
 		case s.opener != (opener{}) && !alive(s.opener):
 			p.forget(s)
 		default:
-			worth = true
+			due = true
 		}
 	}
-	return worth
+	return due
 }
 
 func (p *pace) forget(s source) {

@@ -43,7 +43,7 @@ func (m *simulated) until(at time.Duration) {
 		if next.After(m.now) {
 			m.now = next
 		}
-		if !m.worth(m.now, m.alive) {
+		if !m.isDue(m.now, m.alive) {
 			continue
 		}
 		m.looks = append(m.looks, m.now.Sub(m.since))

@@ -174,7 +174,7 @@ func (p *poller) guarded() map[snapshot.PID]bool {
 	return pids
 }
 
-func (p *poller) rest() []source {
+func (p *poller) remaining() []source {
 	if p == nil {
 		return nil
 	}

@@ -105,7 +105,7 @@ func (w *Watcher) Look() (done func(*snapshot.Snapshot)) {
 
 func (w *Watcher) looked(s *snapshot.Snapshot) {
 	defer w.looking.Unlock()
-	w.note(w.events.rest()...) // what happened during the look
+	w.note(w.events.remaining()...) // during the look
 	listed, uses := make(map[snapshot.PID]bool), make(map[snapshot.PID]bool)
 	shown := w.shown
 	if s != nil {
@@ -138,7 +138,7 @@ func (w *Watcher) Wait(ctx context.Context) error {
 		case closed:
 			w.mu.Unlock()
 			return ErrClosed
-		case ok && !at.After(now) && w.pace.worth(now, w.alive):
+		case ok && !at.After(now) && w.pace.isDue(now, w.alive):
 			w.woke = now
 			w.mu.Unlock()
 			return nil
