@@ -58,7 +58,6 @@ type Event struct {
 // Decision is what a plan does about a finding. The texts appear in JSON.
 type Decision string
 
-// The decisions.
 const (
 	DecisionAct      Decision = "act"
 	DecisionWait     Decision = "wait"      // its warning still runs, or something else is missing: Finding.BlockedBy

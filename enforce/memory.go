@@ -93,7 +93,6 @@ type KnownFinding struct {
 // NotifiedOf is what the users of a finding were last notified of.
 type NotifiedOf int
 
-// The stages, in their order.
 const (
 	NotifiedOfWarning NotifiedOf = iota + 1
 	NotifiedOfAction

@@ -194,7 +194,6 @@ const (
 	maxCap = 1_000_000
 )
 
-// modifiers are settings of how rules are applied.
 var modifiers = []Setting{
 	{strictyaml.NewChoice("sudo-users", "allow", "deny", func(s *Settings) *bool { return &s.SudoUsers }), ByHost},
 	{strictyaml.NewChoice("unknown-environment", "outside", "leave",

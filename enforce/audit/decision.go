@@ -61,7 +61,6 @@ func (e *HistoryEntry) Answer(now time.Time) []string {
 
 type lines []string
 
-// add adds nonempty values, the first with the name.
 func (l *lines) add(name string, values ...string) {
 	for i, value := range values {
 		if i > 0 {
@@ -102,7 +101,6 @@ func (e *HistoryEntry) advice() (list []string) {
 	return list
 }
 
-// clock is a time for people; empty for none.
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -62,7 +62,6 @@ func History(path string, filter Filter) ([]HistoryEntry, Damage, error) {
 	return list, damage, err
 }
 
-// itemKey names an item of an order or, without an order, of a dry run.
 type itemKey struct {
 	order  string
 	host   snapshot.Hostname
@@ -89,10 +88,9 @@ type joiner struct {
 	list     []*HistoryEntry
 }
 
-// lastNotices are the last two notifications of a user of a finding.
 type lastNotices struct{ last, before time.Time }
 
-// withAction is the longest time from the notice of an action, which a host shows first, to the action.
+// A host shows the notice of an action first.
 const withAction = 2 * time.Second
 
 func (n lastNotices) add(at time.Time) lastNotices {
@@ -103,7 +101,7 @@ func (n lastNotices) add(at time.Time) lastNotices {
 	return n
 }
 
-// warned is when the user was notified before an action: the action's own notice counts only if there is no other.
+// warned is when the user was notified before an action. The action's own notice counts only if there is no other.
 func (n lastNotices) warned(action time.Time) time.Time {
 	if action.Sub(n.last) < withAction && !n.before.IsZero() {
 		return n.before

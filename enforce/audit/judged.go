@@ -108,7 +108,6 @@ func userText(name snapshot.Username, uid *snapshot.UID) string {
 	return fmt.Sprintf("user %s (uid %d)", shown(string(name)), *uid)
 }
 
-// deviceLine describes a GPU; empty if it isn't in the snapshot.
 func deviceLine(s *snapshot.Snapshot, index snapshot.DeviceIndex) string {
 	d := s.Device(index)
 	if d == nil {
@@ -156,7 +155,6 @@ func environmentLine(s *snapshot.Snapshot, env *snapshot.Environment) string {
 	return strings.Join(parts, ", ")
 }
 
-// shown is a name that is safe to show.
 func shown(name string) string { return text.Shown(text.Cut(name, snapshot.MaxCommand)) }
 
 func known(m snapshot.Memory) string {
@@ -166,7 +164,6 @@ func known(m snapshot.Memory) string {
 	return text.GiB(m.Bytes())
 }
 
-// bounded are the nonempty lines, safe to show anywhere.
 func bounded(title string, lines []string) []string {
 	lines = slices.DeleteFunc(append([]string{title}, lines...), func(line string) bool { return line == "" })
 	lines = lines[:min(len(lines), MaxJudgedLines)]

@@ -94,7 +94,6 @@ func notWritten(err error) error {
 	return fmt.Errorf("%w: %w", ErrNotWritten, err)
 }
 
-// write writes the backlog, then reserves room for more bytes.
 func (l *Log) write(reserve int64) error {
 	f, size, err := l.open()
 	if err != nil {
@@ -135,7 +134,7 @@ func (l *Log) writeBacklog(f *os.File, size int64) error {
 
 const lockTimeout = 2 * time.Second
 
-// open opens and locks the current file, and returns its size. It ends a last line that a dead program cut off.
+// open ends a last line that a dead program cut off.
 func (l *Log) open() (*os.File, int64, error) {
 	for deadline := time.Now().Add(lockTimeout); ; {
 		f, err := l.openAppend()
@@ -162,7 +161,7 @@ func (l *Log) open() (*os.File, int64, error) {
 	}
 }
 
-// lock locks an opened file, and reports whether it is still the current one. It rotates a full file.
+// lock reports whether the locked file is still the current one. It rotates a full file.
 func (l *Log) lock(f *os.File) (current bool, err error) {
 	if !l.unlocked {
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
@@ -183,7 +182,7 @@ func (l *Log) lock(f *os.File) (current bool, err error) {
 	return false, l.rotate()
 }
 
-// mayRotate says whether the disk has room for a new file: a full disk only has what stays allocated in this one.
+// A full disk only has what stays allocated in the present file.
 func (l *Log) mayRotate() bool {
 	var st unix.Statfs_t
 	_, err := os.Lstat(rotated(l.Path, cmp.Or(max(l.Keep, 0), DefaultKeep))) // which makes room
@@ -215,7 +214,6 @@ func syncFolder(path string) error {
 	return folder.Sync()
 }
 
-// openAppend opens the file for appending, and creates it for its owner and the readers.
 func (l *Log) openAppend() (*os.File, error) {
 	f, err := os.OpenFile(l.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -248,7 +246,6 @@ func checkOwn(f *os.File) error {
 	return nil
 }
 
-// endLine ends a last line that was cut off, and returns the new size.
 func endLine(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
@@ -272,7 +269,7 @@ func UserLogPath(logPath string, uid snapshot.UID) string {
 }
 
 const (
-	// namesWithin is how long a directory may take to name all uids: a signal waits for the record.
+	// A signal waits for the record.
 	namesWithin  = 500 * time.Millisecond
 	userMaxBytes = 1 << 20 // of a user's log: a few thousand lines
 	userKeep     = 2

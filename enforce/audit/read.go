@@ -98,7 +98,6 @@ func (f *Filter) Matches(r *Record) bool {
 		!r.Time.Before(f.Since) && (f.Until.IsZero() || r.Time.Before(f.Until))
 }
 
-// rules are those of a record, each once, in the order of its findings.
 func (r *Record) rules() []enforce.Rule {
 	var list []enforce.Rule
 	if r.Rule != "" {
@@ -115,7 +114,7 @@ func (r *Record) rules() []enforce.Rule {
 // ErrNotALog is wrapped when a file holds something other than records.
 var ErrNotALog = errors.New("the file exists and is not a record of genv")
 
-// Check reads so much to find a record: damaged lines may come first.
+// Damaged lines may come before a record.
 const (
 	maxBytes = 4 << 20
 	maxLines = 100

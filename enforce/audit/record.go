@@ -143,7 +143,6 @@ func OrderRecords(host snapshot.Hostname, o order.Order, s *snapshot.Snapshot) [
 	return records
 }
 
-// userOf is the name of a process's user, from the snapshot if the process has none.
 func userOf(p *snapshot.Process, s *snapshot.Snapshot) snapshot.Username {
 	if s == nil {
 		user, _ := p.Reported()

@@ -91,7 +91,7 @@ func (e *HistoryEntry) UserOrUID() snapshot.Username {
 	return e.User
 }
 
-// countsOf is what an entry counts for, apart from warnings: nothing if nothing was left to do.
+// Nothing counts if nothing was left to do.
 func countsOf(e *HistoryEntry) ActionCounts {
 	switch {
 	case e.Status == StatusDryRun && e.Device != nil:

@@ -51,7 +51,7 @@ func (c *Counting) working(listed *policyCap, on *judging.HostView) (n int64, kn
 	return n, n >= 0
 }
 
-// withoutOutsiders marks devices as exempt that others will still use or have at a time: taking them frees nothing.
+// withoutOutsiders marks devices as exempt that others still use: taking them frees nothing.
 func (c *capOn) withoutOutsiders(devices []*personDevice, by time.Time) []*personDevice {
 	whose := make(map[snapshot.Username]bool, len(c.people))
 	for _, u := range c.people {
@@ -67,7 +67,6 @@ func (c *capOn) withoutOutsiders(devices []*personDevice, by time.Time) []*perso
 	return list
 }
 
-// usedByOthers reports whether others than these people will still have or use a device at a time.
 func (c *Counting) usedByOthers(people map[snapshot.Username]bool, h *judging.HostView, d *snapshot.Device,
 	by time.Time,
 ) bool {
@@ -79,7 +78,7 @@ func (c *Counting) usedByOthers(people map[snapshot.Username]bool, h *judging.Ho
 	})
 }
 
-// countHours adds the time since the last look at each host (see gap). A period never goes back with the clock.
+// countHours adds the gap of each host. A period never goes back with the clock.
 func (c *Counting) countHours(listed *policyCap) {
 	hours := c.Before.Hours[listed.ID]
 	if listed.Period.After(hours.Period) {
@@ -122,7 +121,6 @@ func (c *Counting) gap(h *judging.HostView) time.Duration {
 	return 0
 }
 
-// spent is for how many seconds people had GPUs in this period.
 func (c *Counting) spent(listed *policyCap, people []*person) int64 {
 	all, seconds := c.Next.Hours[listed.ID].Seconds, 0.0
 	if !listed.Together {

@@ -19,7 +19,6 @@ const (
 	costBusy
 )
 
-// why says why a device is among the chosen ones.
 func (d *personDevice) why() string {
 	return [...]string{
 		"what uses it can't be ended, and counts as gone", "it is idle", "what uses it ends anyway",
@@ -70,7 +69,6 @@ func costliest(devices []*personDevice, n int) []*personDevice {
 	return list[:min(n, len(list))]
 }
 
-// devices chooses among counted devices until enough is freed.
 func (c *choice) devices(counted []*personDevice) []*personDevice {
 	c.ending, c.most = make(map[*snapshot.Process]int), make(map[int]int)
 	for from, to := 0, 0; from < len(counted); from = to {
@@ -98,7 +96,6 @@ func (c *choice) enough(cost int8) bool {
 	return c.freed >= c.excess || c.memory && cost == costBusy && c.used <= c.mayKeep
 }
 
-// takeFrom chooses among devices of the same cost.
 func (c *choice) takeFrom(cost int8, devices []*personDevice) {
 	for len(devices) > 0 && !c.enough(cost) {
 		var over []*personDevice
@@ -217,7 +214,6 @@ func (c *choice) oldestFirst() []*personDevice {
 	})
 }
 
-// withProcesses are a device and the other chosen devices of its processes.
 func (d *personDevice) withProcesses() []*personDevice {
 	all := []*personDevice{d}
 	for _, use := range d.Uses {
@@ -230,7 +226,6 @@ func (d *personDevice) withProcesses() []*personDevice {
 	return all
 }
 
-// usedBy are the chosen devices of the host that a process uses.
 func (d *personDevice) usedBy(use usage) []*personDevice {
 	return slices.DeleteFunc(slices.Clone(d.mates), func(mate *personDevice) bool {
 		return !mate.chosen || use.Process.Uses(mate.Index) == nil
@@ -274,7 +269,6 @@ func (c *choice) set(d *personDevice, chosen bool) {
 	}
 }
 
-// update finds out whether a device is freed by the present choice, and counts it.
 func (c *choice) update(d *personDevice) {
 	was, sign := d.gone, int64(1)
 	if d.gone = d.chosen && !d.Stays || c.goes(d); d.gone == was {
@@ -293,7 +287,7 @@ func (c *choice) update(d *personDevice) {
 	}
 }
 
-// goes reports whether a device is freed, anyway or by the choice: all attachments end, and all processes without one.
+// A device goes if all attachments end, and all processes without one.
 func (c *choice) goes(d *personDevice) bool {
 	switch {
 	case len(d.Envs) == 0 && d.Unknown == judging.Proven:
@@ -307,12 +301,10 @@ func (c *choice) goes(d *personDevice) bool {
 		!slices.ContainsFunc(d.Uses, func(use usage) bool { return !use.Attached && !c.ends(d.Host, use.Process) })
 }
 
-// ends reports whether a process ends, anyway or by the choice.
 func (c *choice) ends(h *judging.HostView, p *snapshot.Process) bool {
 	return h.EndsBy(p, c.by) || c.ending[p] > 0 && !h.Stuck(p)
 }
 
-// costOf is what losing a device costs the user, given the present choice.
 func (c *choice) costOf(d *personDevice) (cost int8) {
 	if d.Unknown == judging.Unused { // else something stays that uses it
 		ends := func(use usage) bool { return c.ends(d.Host, use.Process) || d.Host.Stuck(use.Process) }

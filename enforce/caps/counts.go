@@ -58,7 +58,6 @@ func (c *Counting) Explain(host snapshot.Hostname, user snapshot.Username) (line
 	return lines
 }
 
-// firstToGo names the GPU that would go first, and why; empty for none.
 func (c *capOn) firstToGo() string {
 	if c.Kind == enforce.CapEnvironments {
 		return ""
@@ -74,7 +73,6 @@ func (c *capOn) firstToGo() string {
 	return ""
 }
 
-// countedFor are the counts for a person on a host; none for nil.
 func (c *Counting) countedFor(h *judging.HostView, user snapshot.Username) (list []*counted) {
 	if h == nil {
 		return nil
@@ -174,7 +172,6 @@ func (n *counted) from(h *judging.HostView) enforce.CapCount {
 	return count
 }
 
-// conclude adds the counts and offers to the plan.
 func (c *Counting) conclude() {
 	c.Counts = c
 	for _, n := range c.waits {

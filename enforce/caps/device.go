@@ -40,7 +40,6 @@ type usage struct {
 	Attached bool // its environment is the user's, and attached
 }
 
-// together joins the devices of several people, each once.
 func together(lists [][]*personDevice) []*personDevice {
 	parts := slices.Concat(lists...)
 	slices.SortStableFunc(parts, byHost)
@@ -86,7 +85,6 @@ func add(a, b int64) int64 {
 	return min(a+b, maxBytes)
 }
 
-// perOwner are the parts of a device: itself for one person.
 func (d *personDevice) perOwner() []*personDevice {
 	if d.Parts == nil {
 		return []*personDevice{d}

@@ -35,7 +35,7 @@ func (c *capOn) key() string {
 	return key
 }
 
-// warnOf is the warning of a person. What a schedule makes due for many is spread over the last quarter.
+// What a schedule makes due for many is spread over the last quarter.
 func (c *capOn) warnOf(u *person) enforce.Warn {
 	warn := u.settings.WarnOf(c.rule)
 	if c.Warn != nil {
@@ -49,7 +49,6 @@ func (c *capOn) warnOf(u *person) enforce.Warn {
 	return warn
 }
 
-// dueAt is when the cap is due at the earliest; zero for now.
 func (c *capOn) dueAt() time.Time {
 	key := c.key()
 	if !c.Together {
@@ -78,7 +77,6 @@ func (c *capOn) checkCap(u *person, f *enforce.Finding) (due bool) {
 	return due
 }
 
-// maxLevels limits the things of a person with their own times.
 const maxLevels = 64
 
 // levelKey is the key of the time since when somebody has to lose more than n things. So people are warned again of
@@ -123,10 +121,9 @@ func (c *capOn) keepNamed(id string) {
 	c.Next.Present[id] = p
 }
 
-// sameMoment is how far apart looks at several hosts may be to count as one: no job moves to another host so fast.
+// sameMoment is how far apart looks may be to count as one: no job moves to another host so fast.
 const sameMoment = enforce.FreshFor / 10
 
-// looks are the looks at the hosts on which a cap counts something.
 type looks struct {
 	hosts          []*judging.HostView
 	newest, oldest time.Time // the newest fresh one; zero for none

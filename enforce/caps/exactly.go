@@ -47,7 +47,6 @@ func exactly(counted []*personDevice, n int, has, may map[int]int) (chosen []*pe
 	return chosen
 }
 
-// countOwners adds n for each device to each of its owners.
 func countOwners(to map[int]int, n int, devices ...*personDevice) {
 	for _, d := range devices {
 		for _, part := range d.perOwner() {
@@ -67,7 +66,6 @@ func (b *block) isTooMuch(lost, may map[int]int) bool {
 	return false
 }
 
-// canComplete reports whether a block and some others have n devices.
 func canComplete(blocks []block, with block, n int) bool {
 	n -= len(with.devices)
 	if n < 0 {

@@ -68,7 +68,6 @@ func (c *Counting) findUncounted() {
 	c.Uncounted.People = len(people)
 }
 
-// judgeListed applies a cap of the list: to each person or to all together, on each host or on all.
 func (c *Counting) judgeListed(listed *policyCap) {
 	hosts := []*judging.HostView{nil}
 	if listed.PerHost {
@@ -111,7 +110,7 @@ func isFarOff(c *policyCap, people []*person) bool {
 	return int64(len(people[0].devices)) <= limit.Value
 }
 
-// members are the people that a cap covers. Unknown members are neither counted nor taken from.
+// Unknown members are neither counted nor taken from.
 func (c *policyCap) members(people []*person) []*person {
 	return slices.DeleteFunc(slices.Clone(people), func(u *person) bool { return c.Member(u.user) != enforce.Member })
 }
@@ -213,7 +212,6 @@ func (c *capOn) finding(counted []*personDevice, envs []*judging.EnvView, used i
 	return f
 }
 
-// takeAll adds the findings about chosen devices, and reports whether one is acted on.
 func (c *capOn) takeAll(f enforce.Finding, chosen []*personDevice) (acts bool) {
 	lost := lostBy(chosen)
 	for _, u := range c.people {
@@ -247,7 +245,6 @@ func (c *capOn) atMost() (n int64) {
 	return n
 }
 
-// dropGone removes the devices that people lose anyway.
 func dropGone(people []*person) {
 	for _, u := range people {
 		u.devices = slices.DeleteFunc(u.devices, new(choice).goes)
@@ -301,7 +298,6 @@ type place struct {
 	gpus   []snapshot.DeviceIndex
 }
 
-// places are the hosts of devices or environments, which are sorted by host.
 func (c *capOn) places(devices []*personDevice, envs []*judging.EnvView) (list []place) {
 	add := func(h *judging.HostView, amount int64, gpus ...snapshot.DeviceIndex) {
 		if len(list) == 0 || list[len(list)-1].h != h {

@@ -102,7 +102,6 @@ func (c *capOn) add(u *person, f enforce.Finding, n int, lose func(f *enforce.Fi
 	return acted > 0
 }
 
-// checkPart is checkCap with what else a finding may be pending for.
 func (c *capOn) checkPart(u *person, f *enforce.Finding) (due bool) {
 	due = c.checkCap(u, f)
 	if c.Fleet.PauseCaps && f.HostsMissing > 0 && c.host == nil {

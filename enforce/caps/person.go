@@ -76,7 +76,6 @@ func New(j *judging.Judgement) *Counting {
 	return c
 }
 
-// of returns a user by account, and asks the policy about a new one.
 func (c *Counting) of(user snapshot.Username) *person {
 	if u := c.byUser[user]; u != nil {
 		return u
@@ -197,7 +196,6 @@ func (c *Counting) addUsesOf(u *person, h *judging.HostView, in *judging.EnvView
 	}
 }
 
-// addProcess adds a process, with its environment or nil, that ends if the user loses the device.
 func (c *Counting) addProcess(u *person, d *personDevice, in *judging.EnvView, p *snapshot.Process) {
 	d.Uses = judging.Append(d.Uses, usage{Process: p, Attached: c.attached(u, in, d.Index)}, &c.uses)
 	if !p.StartedByUnknown() { // otherwise any user may have started it
@@ -209,7 +207,6 @@ func (c *Counting) attached(u *person, env *judging.EnvView, index snapshot.Devi
 	return env != nil && env.Env.Username != "" && env.Person == u.user && env.Attached(index)
 }
 
-// begin begins to count a user on a host.
 func (c *Counting) begin(u *person, h *judging.HostView) {
 	if u.last == h {
 		return
@@ -262,7 +259,6 @@ func (c *Counting) aboutModel(d *snapshot.Device) (caps uint64) {
 	return caps
 }
 
-// deviceKey is the key of a person's device on the host.
 func deviceKey(owner int, index snapshot.DeviceIndex) int { return owner<<32 | int(uint32(index)) }
 
 // findBusy unmarks idle devices with a process that uses another GPU that isn't idle.

@@ -92,7 +92,6 @@ func (c *Counting) tooMany() map[*snapshot.Reservation]string {
 	return why
 }
 
-// informOwner adds a finding for the owner of a reservation, without an action.
 func (c *Counting) informOwner(h *judging.HostView, b *snapshot.Reservation, kind, what, follows string) {
 	uid := b.UID
 	c.Add(enforce.Finding{
@@ -125,7 +124,6 @@ func (c *Counting) withinReservations(h *judging.HostView, list []*snapshot.Rese
 	return within
 }
 
-// isOwnReserved reports whether somebody holds a device within their own reservation.
 func (c *capOn) isOwnReserved(d *personDevice) bool {
 	for other := range c.ownReserved {
 		if other.Device == d.Device {
@@ -191,7 +189,6 @@ func leftToOthers(list []*snapshot.Reservation, at time.Time, working int) int {
 	return min(working, max(0, known-reserved))
 }
 
-// reservationText says who has reserved how much, and when, by the host's own clock.
 func reservationText(b *snapshot.Reservation, h *judging.HostView) string {
 	return fmt.Sprintf("%s has reserved %s from %s to %s", gpus.ShownUser(gpus.UserName(b.Username, &b.UID)),
 		text.Plural(b.GPUs, "GPU"), snapshot.When(b.From.In(h.Zone)), snapshot.When(b.Until.In(h.Zone)))

@@ -8,7 +8,6 @@ import (
 	"slices"
 )
 
-// compare orders devices by cost, then by the devices that their owners have, then by age.
 func (c *choice) compare(d, other *personDevice) int {
 	return cmp.Or(cmp.Compare(d.cost, other.cost), cmp.Compare(fewest(c.most, other), fewest(c.most, d)),
 		newerFirst(d, other))
@@ -18,7 +17,7 @@ func newerFirst(d, other *personDevice) int {
 	return cmp.Or(other.Newest.Compare(d.Newest), other.Written.Compare(d.Written), byHost(d, other))
 }
 
-// fewest is the number of devices of the owner with the fewest: people don't lose one because a co-user has more.
+// fewest counts the devices of the owner with the fewest: people lose none because a co-user has more.
 func fewest(has map[int]int, devices ...*personDevice) int {
 	least := math.MaxInt
 	for _, d := range devices {
@@ -61,7 +60,6 @@ func (d *personDevice) owners() string {
 	return fmt.Sprint(owners)
 }
 
-// withAsMany are the owners with so many devices, those with the newest device first.
 func (c *choice) withAsMany(n int, left map[string][]*personDevice) (all []string) {
 	for owners, list := range left {
 		if len(list) > 0 && fewest(c.most, list[0]) == n {

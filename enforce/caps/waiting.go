@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// wait is a command that waits on a host, and what it lacks there.
 type wait struct {
 	*snapshot.Wait
 	h    *judging.HostView
@@ -72,7 +71,6 @@ func (c *Counting) keepTaken() {
 	}
 }
 
-// firstDue is when something is taken at the earliest; zero for now.
 func (c *Counting) firstDue(on *capOn) time.Time {
 	warn := on.warnOf(on.people[0])
 	first := c.Now.Add(warn.For)
@@ -86,7 +84,6 @@ func (c *Counting) firstDue(on *capOn) time.Time {
 	return first
 }
 
-// overBy are the caps that are exceeded at a time, with what each may take.
 func overBy(each []*capOn, by time.Time) (over []*capOn) {
 	for _, on := range each {
 		if on.atMost() <= on.limit {
@@ -143,8 +140,8 @@ func (c *Counting) needs(listed *policyCap, by time.Time) (needs []*wait) {
 	return needs
 }
 
-// mayBegin reports whether the command of a wait might begin, whoever else waits. may caches what each person may have
-// on the host, which may have many waits.
+// mayBegin reports whether the command of a wait might begin, whoever else waits. may caches answers by person: a host
+// may have many waits.
 func (c *Counting) mayBegin(n *wait, user snapshot.Username, may map[snapshot.Username]int) bool {
 	most := len(n.h.Snapshot.Devices)
 	if n.Passed || n.GPUs > most {
@@ -168,7 +165,6 @@ func (n *wait) suits(index snapshot.DeviceIndex) bool {
 	return !kept || id == n.ID
 }
 
-// free are the GPUs of a host that are unused, or will be at a time.
 func (c *Counting) free(h *judging.HostView, by time.Time) (free []snapshot.DeviceIndex) {
 	for i := range h.Snapshot.Devices {
 		d := &h.Snapshot.Devices[i]
@@ -300,7 +296,6 @@ func (c *Counting) mayHave(n *wait, whileWaiting bool) int {
 	return max(min(may, c.mayHaveUnreserved(n)), 0)
 }
 
-// promised is how many GPUs other waits get that count for the same cap.
 func (c *Counting) promised(n *wait, by *capOn) (count int) {
 	for key, other := range c.served {
 		together := by.Together && other.user != nil && by.Member(other.user.user) == enforce.Member
@@ -317,7 +312,6 @@ func (c *Counting) promised(n *wait, by *capOn) (count int) {
 	return count
 }
 
-// wants reports whether a wait may get GPUs that a cap covers.
 func (n *wait) wants(listed *policyCap) bool {
 	return slices.ContainsFunc(n.h.Snapshot.Devices, func(d snapshot.Device) bool {
 		return n.suits(d.Index) && listed.IsAboutModel(enforce.ModelOf(&d))

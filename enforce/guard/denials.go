@@ -64,7 +64,6 @@ func (l *Denials) Add(open Denial, now time.Time) (_ Denial, isNew bool) {
 	return d, isNew
 }
 
-// makeRoom removes, if there are too many, the oldest denial of the user with most.
 func (l *Denials) makeRoom() {
 	counts := map[snapshot.UID]int{}
 	for i := range l.Denials {
@@ -149,7 +148,6 @@ type denialWriter struct {
 	added   bool // to the list since it was written
 }
 
-// writePause is how long denials are collected for one write.
 const writePause = 200 * time.Millisecond
 
 func startDenialWriter(ctx context.Context, k *Keeper) *denialWriter {

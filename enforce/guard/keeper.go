@@ -81,7 +81,6 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return s.run(ctx)
 }
 
-// lock waits for the lock; nil, nil when ctx has ended.
 func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
 	for waits := false; ctx.Err() == nil; waits = true {
 		lock, err := tryLock(k.RunDir)
@@ -126,7 +125,6 @@ func Now() (At, error) {
 	return At{Time: time.Now(), BootID: boot, SinceBoot: since}, nil
 }
 
-// loaded is the open guard in the kernel, and what was last written to it.
 type loaded struct {
 	Kernel
 	stop     func()                  // ends the reading of events

@@ -15,7 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// The limits of an order.
 const (
 	MinLease  = time.Second
 	MaxLease  = 24 * time.Hour
@@ -256,7 +255,7 @@ func WithdrawOrder(dir string, g Order) error {
 	return err
 }
 
-// locked passes the result of ReadOrder to change, under the lock.
+// locked calls change under the lock, with the result of ReadOrder.
 func locked(dir string, change func(d *folder.Folder, present Order, err error) (Order, error)) (Order, error) {
 	d, err := folder.MakePublic(dir) // users read guard.json
 	if err != nil {

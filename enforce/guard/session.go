@@ -130,7 +130,7 @@ func (s *lockedKeeper) begin(ctx context.Context) {
 	s.readOrder()
 }
 
-// follow watches the files where they are now. If that is unknown, the next call finds out.
+// If the place is unknown now, the next call finds out.
 func (s *lockedKeeper) follow() {
 	if place, _, err := s.Place(); err == nil {
 		s.watch.follow(s.RunDir, filepath.Dir(s.Veto), place)
@@ -183,7 +183,7 @@ func (s *lockedKeeper) readOrder() {
 	s.problems.set("order", "")
 }
 
-// exists says whether a file may exist: a veto that can't be read is one.
+// A veto that can't be read is one.
 func exists(path string) bool {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
@@ -210,7 +210,6 @@ func (s *lockedKeeper) step(ctx context.Context) {
 	s.publish(now)
 }
 
-// offReason is why the guard has to be off; empty if it doesn't.
 func (s *lockedKeeper) offReason(now At) string {
 	switch {
 	case s.veto:

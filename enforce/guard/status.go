@@ -20,13 +20,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// problems are for administrators, by subject. Changes are logged.
 type problems struct {
 	log zerolog.Logger
 	now map[string]string
 }
 
-// set sets a problem; an empty text ends it.
 func (p *problems) set(about, problem string) {
 	if p.now[about] == problem {
 		return

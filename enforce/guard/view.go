@@ -47,7 +47,7 @@ func (v *view) looked(e observation, allowed map[snapshot.UID]Minors) {
 	}
 }
 
-// reset forgets the state files, which change while the guard is off.
+// The state files change while the guard is off.
 func (v *view) reset() { v.look, v.glance, v.kept, v.doubt = nil, nil, nil, "" }
 
 // lateAfter is the time for a look after a glance: an unreadable process may delay looks for as long as its user likes.
@@ -172,7 +172,6 @@ type observation struct {
 	err    error // why there is no observation at all
 }
 
-// doubt is why nothing may be taken away because of it; empty for none.
 func (e *observation) doubt() string {
 	switch {
 	case e.err != nil:

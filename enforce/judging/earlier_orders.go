@@ -38,7 +38,6 @@ func (j *Judgement) sortIdleDetached() {
 	}
 }
 
-// sortTried gives the views of hosts the processes that earlier orders were to end.
 func sortTried[T any](j *Judgement, processes map[snapshot.ProcessKey]T) {
 	for key := range processes {
 		if h, inFleet := j.ByName[key.Host]; !inFleet {
@@ -71,7 +70,6 @@ func (j *Judgement) IdleDetached(h *HostView, env *EnvView, index snapshot.Devic
 	return still, was
 }
 
-// computes reports whether a device certainly computes, for this environment alone.
 func (h *HostView) computes(env *EnvView, d *snapshot.Device) bool {
 	below, rule := 1, env.Settings.Idle
 	if rule != nil {
@@ -93,7 +91,7 @@ func (h *HostView) withKey(key string) *snapshot.Device {
 	return snapshot.Find(h.Snapshot.Devices, func(d *snapshot.Device) bool { return d.Key() == key })
 }
 
-// stillUses reports whether an environment's processes use a device without an attachment, or may if it is unknown.
+// stillUses reports use of a device without an attachment; also possible use if the device is unknown.
 func (h *HostView) stillUses(eid snapshot.EnvID, key string) bool {
 	env, d := h.Envs[eid], h.withKey(key)
 	if env == nil || d == nil || env.Attached(d.Index) {

@@ -50,7 +50,6 @@ func (v *EnvView) Attached(index snapshot.DeviceIndex) bool {
 // such use.
 func (v *EnvView) ExemptUse(index snapshot.DeviceIndex) Certainty { return v.exemptUse[index] }
 
-// with adds the devices of a process, with at least the certainty least.
 func (v *EnvView) with(uses map[snapshot.DeviceIndex]Certainty, p *snapshot.Process, least Certainty,
 ) map[snapshot.DeviceIndex]Certainty {
 	if uses == nil {

@@ -13,27 +13,26 @@ import (
 // may list thousands of environments, and the draft of its order.
 type HostView struct {
 	order.Draft
-	j        *Judgement
-	Name     snapshot.Hostname
-	Position int           // in the cluster
-	At       time.Time     // when it was asked; ages are as of then
-	silence  time.Duration // how long it didn't answer before
-	unasked  time.Duration // how long it wasn't asked before that: see Judgement.pause
-	IsNew    bool          // its snapshot is from this event: see snapshot.Host
-	Acted    bool          // an order ended after it was asked
-	fresh    bool          // the snapshot may be acted on
-	advances bool          // the snapshot is the first of its round
-	Labels   map[string]string
-	Snapshot *snapshot.Snapshot
-	Settings *enforce.Settings // of the host, for all users
-	Zone     *time.Location
-	byUser   map[snapshot.Username]*enforce.Settings
-	InOrder  []*EnvView // in the host's order, without exempt ones
-	In       []*EnvView // the environment of each process
-	Envs     map[snapshot.EnvID]*EnvView
-	Exempt   map[snapshot.PID]bool           // no rule may touch these processes
-	Kept     map[snapshot.DeviceIndex]string // see KeptGPUs
-	// exemptDevices are exempt by the policy, failed, or not attachable.
+	j             *Judgement
+	Name          snapshot.Hostname
+	Position      int           // in the cluster
+	At            time.Time     // when it was asked; ages are as of then
+	silence       time.Duration // how long it didn't answer before
+	unasked       time.Duration // how long it wasn't asked before that: see Judgement.pause
+	IsNew         bool          // its snapshot is from this event: see snapshot.Host
+	Acted         bool          // an order ended after it was asked
+	fresh         bool          // the snapshot may be acted on
+	advances      bool          // the snapshot is the first of its round
+	Labels        map[string]string
+	Snapshot      *snapshot.Snapshot
+	Settings      *enforce.Settings // of the host, for all users
+	Zone          *time.Location
+	byUser        map[snapshot.Username]*enforce.Settings
+	InOrder       []*EnvView // in the host's order, without exempt ones
+	In            []*EnvView // the environment of each process
+	Envs          map[snapshot.EnvID]*EnvView
+	Exempt        map[snapshot.PID]bool           // no rule may touch these processes
+	Kept          map[snapshot.DeviceIndex]string // see KeptGPUs
 	exemptDevices map[snapshot.DeviceIndex]bool
 	Devices       map[snapshot.DeviceIndex]*snapshot.Device // the others
 	// GpusByModel counts the working GPUs that aren't exempt; "" is an unknown model.

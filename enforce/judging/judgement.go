@@ -171,7 +171,6 @@ func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Warning)
 	return due
 }
 
-// firstDue returns the presence of the key that is due first.
 func firstDue(c Warning, of func(key string) enforce.Presence) (first enforce.Presence) {
 	for i, key := range c.keys {
 		p := of(key)

@@ -21,7 +21,6 @@ func UseOf(person snapshot.Username, d *snapshot.Device) enforce.UseKey {
 	return enforce.UseKey{Person: person, Device: d.Key()}
 }
 
-// personOf is the person whose use an environment's attachments are.
 func (h *HostView) personOf(env *EnvView) snapshot.Username {
 	if name := env.Env.Username; name != "" {
 		return h.j.Policy.Account(name)
@@ -32,7 +31,7 @@ func (h *HostView) personOf(env *EnvView) snapshot.Username {
 	return snapshot.Username("/" + env.Env.EID)
 }
 
-// usualFirstUID is the first uid of people on a host that reports none.
+// usualFirstUID is for hosts that report none.
 const usualFirstUID = 1000
 
 // CountsOutside is the user for whom the policy counts a process whatever its environment is; empty for none.
@@ -102,7 +101,6 @@ func (h *HostView) keepsInUse(p *snapshot.Process) bool {
 	return !p.NodeMissing && !h.ignoresAllUses(p) && !h.j.Fleet.Protects(p)
 }
 
-// currentUse is a person's use of a device in this snapshot.
 type currentUse struct {
 	key      enforce.UseKey
 	device   *snapshot.Device
@@ -166,7 +164,6 @@ func (j *Judgement) RememberUses(h *HostView) {
 	}
 }
 
-// continueUses continues the times of current uses, and keeps those of people who lack the GPU for a short time.
 func (h *HostView) continueUses() {
 	before := h.j.Before.Uses[h.Name]
 	own := false
@@ -242,7 +239,6 @@ func (h *HostView) continued(before enforce.Use, u *currentUse) enforce.Use {
 // measuredEvery is the longest pause between measurements that prove a device idle.
 const measuredEvery = 90 * time.Second
 
-// looksPerIdleTime is how often a device is looked at, at least, within the allowed time.
 const looksPerIdleTime = 4
 
 // longestPause is the longest allowed pause between two looks: a device that was idle before and after a night without
@@ -254,10 +250,8 @@ func longestPause(i *enforce.Idle) time.Duration {
 	return i.After / looksPerIdleTime
 }
 
-// ofEnvironment stands for the device in the key of an environment.
 const ofEnvironment = "-1"
 
-// keepSilent keeps what is remembered of hosts without a snapshot.
 func (j *Judgement) keepSilent() {
 	for name, h := range j.ByName {
 		if h == nil {
@@ -283,7 +277,7 @@ func (h *HostView) since(device string, eid snapshot.EnvID, reported snapshot.St
 	return seen.Since
 }
 
-// rememberSeen keeps these times, in the same map if nothing changed.
+// rememberSeen keeps the same map if nothing changed.
 func (h *HostView) rememberSeen() {
 	seen := h.j.Before.Seen[h.Name]
 	if !maps.Equal(seen, h.j.seen) {

@@ -128,13 +128,11 @@ type processRecord struct {
 	evasions   int  // how often it escaped a signal by changes that it may have made itself: environ, devices
 }
 
-// memories are shared by concurrent orders.
 type memories struct {
 	mu sync.Mutex
 	of map[proc.ID]processRecord
 }
 
-// record returns what is remembered of a process, after change, which may be nil.
 func (m *memories) record(key proc.ID, change func(*processRecord)) processRecord {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -105,7 +105,7 @@ func (r reference) signal(sig unix.Signal) error {
 	return unix.Kill(int(r.pid), sig)
 }
 
-// lacksPidfd says whether an error may mean that pidfds don't work here.
+// lacksPidfd reports whether pidfds may not work here.
 func lacksPidfd(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
 
 func (x *execution) openTargets(ctx context.Context, items []order.Termination, outcomes []order.Outcome) []*target {

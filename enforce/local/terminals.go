@@ -150,7 +150,7 @@ func acceptsMessages(st *unix.Stat_t, uid snapshot.UID) bool {
 		(major == majorConsole || major >= majorFirstPTS && major <= majorLastPTS)
 }
 
-// show writes a whole message to a terminal that still belongs to the user after opening: numbers are reused.
+// show checks the owner again after opening: numbers are reused.
 func show(path string, uid snapshot.UID, message []byte) bool {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -169,7 +169,6 @@ func show(path string, uid snapshot.UID, message []byte) bool {
 	return err == nil && n == len(message)
 }
 
-// message begins on a new line, whatever is on the terminal.
 func (t Terminals) message(message string) []byte {
 	if len(message) > maxMessage {
 		message = text.Cut(message, maxMessage) + " …"

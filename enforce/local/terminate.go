@@ -79,7 +79,6 @@ func (x *execution) sendFirst(ctx context.Context, targets []*target) []*target 
 	return signalled
 }
 
-// escalate takes the step after last, and returns the targets that didn't end.
 func (x *execution) escalate(ctx context.Context, targets []*target, last, step *order.Step) ([]*target, error) {
 	var signalled []*target
 	for i, o := range x.signal(ctx, targets, step) {
@@ -293,7 +292,6 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 	}
 }
 
-// byGrace groups targets that are treated alike, the shortest grace first.
 func (x *execution) byGrace(targets []*target) (groups [][]*target) {
 	for _, t := range targets {
 		t.grace, t.mayGoOn = t.earlier.Rest(x.steps[0].Wait)

@@ -100,7 +100,6 @@ func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) r
 	return refusal{}
 }
 
-// refusal is why a process isn't signalled; zero for none.
 type refusal struct {
 	status  order.OutcomeStatus
 	reason  string
@@ -233,7 +232,6 @@ func checkDevices(t *target, listed *snapshot.Process) refusal {
 	return refusal{}
 }
 
-// checkUnattached refuses a process that ends for unattached devices, if its environment is attached to them now.
 func checkUnattached(t *target, now *inspection) refusal {
 	if len(t.item.Unattached) == 0 {
 		return refusal{}
@@ -271,7 +269,6 @@ func unused(freed []snapshot.DeviceIndex) refusal {
 	return changed("it does not use GPU(s) %s any more", text.JoinIndices(freed))
 }
 
-// otherGPU refuses a device that isn't the GPU that the order or, for an attachment in files, root's note names.
 func (x *execution) otherGPU(index snapshot.DeviceIndex, now *inspection, files *state.Files) refusal {
 	uuid := x.gpus[index]
 	if uuid == "" {

@@ -63,7 +63,6 @@ const schema = "genv.notices/1"
 
 func (b Box) dir() string { return filepath.Join(b.Root, "notices") }
 
-// errOther means that a file is of another version, or damaged: see Keep.
 var errOther = errors.New("not a file with notices")
 
 func noteOf(uid snapshot.UID) folder.Note[keptMessages] {
@@ -114,7 +113,6 @@ func end(list []KeptMessage, findings []string, over time.Time) []KeptMessage {
 	return list
 }
 
-// change changes the notices of a user that are not too old.
 func (b Box) change(uid snapshot.UID, now time.Time, change func([]KeptMessage) []KeptMessage) error {
 	dir, err := b.open()
 	if err != nil {
@@ -188,7 +186,6 @@ func (b Box) Notices(uid snapshot.UID, now time.Time) ([]KeptMessage, error) {
 	return list, err
 }
 
-// notices also returns when the file was written; zero without one.
 func (b Box) notices(uid snapshot.UID, now time.Time) (_ []KeptMessage, written time.Time, _ error) {
 	info, err := os.Lstat(b.Path(uid)) // before it is read: a later one is looked at again
 	if errors.Is(err, fs.ErrNotExist) {

@@ -155,7 +155,6 @@ func Elsewhere(f *enforce.Finding, recipients *Recipients, account func(snapshot
 	return list
 }
 
-// onHosts is what happens because of a finding, by host and in words.
 func onHosts(f *enforce.Finding, recipients *Recipients) (of map[snapshot.Hostname]*stake, follows string) {
 	of, hosts := stakesOf(f, recipients,
 		func(ref enforce.ProcessRef) (snapshot.Hostname, bool) { return ref.Host, true },
@@ -224,7 +223,6 @@ func lineOf(f *enforce.Finding) string {
 	return fmt.Sprintf("User %s has %s%s, and may have %d.", user, counted, where, f.Count.Limit)
 }
 
-// called is the owner's name for the environment of a finding; empty for none.
 func called(f *enforce.Finding, o *Recipients) string {
 	env := o.Environment(f.Host, f.EID)
 	if env != nil && env.Config.Name != "" && f.Rule != enforce.RuleNonEnvProcesses {
@@ -233,7 +231,6 @@ func called(f *enforce.Finding, o *Recipients) string {
 	return ""
 }
 
-// claim explains why a process is in no environment although it claims one; empty if it claims none.
 func claim(f *enforce.Finding, recipients *Recipients) string {
 	if f.Rule != enforce.RuleNonEnvProcesses || f.EID == "" {
 		return ""
@@ -277,7 +274,6 @@ func stakesOf[K comparable](f *enforce.Finding, recipients *Recipients,
 	return of, order
 }
 
-// named is the PID of a process with its command, unless the finding is about it, or the command is private.
 func (o *Recipients) named(f *enforce.Finding, ref enforce.ProcessRef) string {
 	if o != nil && ref.PID != f.PID {
 		if p := o.on(ref.Host).processes[ref.PID]; p != nil && p.CommandOrName() != "" {
@@ -333,7 +329,7 @@ func NewRecipients(cluster snapshot.Cluster) *Recipients {
 	return o
 }
 
-// on are those of a host, found once. The first name of an account counts: processes have the host's own names.
+// The first name of an account counts: processes have the host's own names.
 func (o *Recipients) on(host snapshot.Hostname) *recipientsOfHost {
 	if found := o.found[host]; found != nil {
 		return found

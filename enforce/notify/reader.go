@@ -112,7 +112,6 @@ func of(n KeptMessage, known []appearance) (list []appearance) {
 	return list
 }
 
-// read says whether somebody has typed on the terminal since a notice appeared there.
 func (r Inbox) read(a appearance) bool {
 	if a.Terminal == "" {
 		return true
@@ -131,7 +130,7 @@ func (r Inbox) terminal(name string) (opened, typed time.Time, ok bool) {
 	return time.Unix(st.Ctim.Unix()), time.Unix(st.Atim.Unix()), true
 }
 
-// remember writes what is known of the notices, and of notices of machines with the same name, which may share a home.
+// remember also keeps notices of machines with the same name, which may share a home.
 func (r Inbox) remember(f *os.File, list []KeptMessage, known []appearance, written time.Time) error {
 	var kept []appearance
 	for _, n := range list {
@@ -161,7 +160,7 @@ func (r Inbox) remember(f *os.File, list []KeptMessage, known []appearance, writ
 	return nil
 }
 
-// readAppearances returns none for a file that was cut off by a killed shell.
+// A killed shell may leave a file that was cut off.
 func readAppearances(f *os.File) []appearance {
 	var list []appearance
 	if json.NewDecoder(io.LimitReader(f, maxAppearances)).Decode(&list) != nil {

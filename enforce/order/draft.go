@@ -120,7 +120,6 @@ func (d *Draft) Detach(device snapshot.DeviceIndex, env *snapshot.Environment, u
 	x.Because = append(x.Because, because)
 }
 
-// item returns the item of a key, and makes it if missing.
 func item[K comparable, V any](items *map[K]*V, key K, made func() V) *V {
 	if *items == nil {
 		*items = make(map[K]*V)

@@ -20,7 +20,6 @@ type order143 struct {
 	Detach    map[string]json.RawMessage `json:"detach"`    // {"<device index>": {"envs": […]}}
 }
 
-// nativeOrder is an order in our own format. Keys may be added.
 type nativeOrder struct {
 	order143
 	Outside    []snapshot.PID                          `json:"outside"`           // of Terminate

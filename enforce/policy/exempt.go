@@ -33,7 +33,6 @@ type exemptIndices struct {
 	from        Source
 }
 
-// find returns what of a subject (see ownerOf) is exempt, in words, and the entry; empty for nothing.
 func (e *exemptions) find(s enforce.Subject, uid *snapshot.UID) (what string, from Source) {
 	if from, ok := e.users[s.User]; ok {
 		return "user " + string(s.User), from
@@ -131,7 +130,7 @@ func named[T ~string](is bool, kind string, name T) string {
 	return kind + string(name)
 }
 
-// commLength is how much of a process's name the kernel keeps: TASK_COMM_LEN less the NUL, see proc_pid_comm(5).
+// The kernel keeps so much of a name: TASK_COMM_LEN less the NUL, see proc_pid_comm(5).
 const commLength = 15
 
 // exemptProcess reads a name, or a mapping that also names the owner. Users can give any name to their own processes.
@@ -238,7 +237,6 @@ func (r *reader) readUnprotected(n *strictyaml.Node) {
 	})
 }
 
-// exemptDevice reads host:index, both with ranges, or the UUID of a device.
 func (r *reader) exemptDevice(n *strictyaml.Node) {
 	e, written := &r.file.exemptions, n.Text()
 	if strings.HasPrefix(written, "GPU-") || strings.HasPrefix(written, "MIG-") {

@@ -15,7 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Limits of exemptions.
 const (
 	MaxReason     = 200 // characters
 	MaxExemption  = 30 * 24 * time.Hour
@@ -95,7 +94,6 @@ func (e *Exemption) Times() string {
 // Begun reports whether it has begun.
 func (e *Exemption) Begun(now time.Time) bool { return e.From.IsZero() || !now.Before(e.From) }
 
-// lead is the time from its creation to its beginning.
 func (e *Exemption) lead() time.Duration {
 	if e.From.IsZero() {
 		return 0

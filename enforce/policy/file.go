@@ -71,7 +71,6 @@ var (
 
 const maxLimit = 1_000_000
 
-// newLimit makes a limit that 0 switches off.
 func newLimit(key string, at func(*enforce.Fleet) *int) strictyaml.Setting[enforce.Fleet] {
 	read := func(n *strictyaml.Node) int { return n.Int(0, maxLimit) }
 	s := strictyaml.NewSetting(key, at, "", read, strconv.Itoa)

@@ -93,7 +93,6 @@ func isAddress(s string) bool {
 		text.IsMadeOf(s, "@.!#$%&'*+-/=?^_`{|}~")
 }
 
-// plain is the name of an ordinary account.
 var plain = text.Pattern(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
 
 func addressFrom(t *template.Template, user snapshot.Username) (string, error) {
@@ -107,7 +106,7 @@ func addressFrom(t *template.Template, user snapshot.Username) (string, error) {
 	return b.String(), nil
 }
 
-// isLoopback says whether a host is this machine, whatever a name server says.
+// A name server may say anything.
 func isLoopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
 func (r *reader) readMail(n *strictyaml.Node) {
@@ -199,7 +198,6 @@ func readAddress(n *strictyaml.Node) string {
 	return readAs(n, anAddress, isAddress)
 }
 
-// readSender reads an address, with or without a name before it.
 func readSender(n *strictyaml.Node) (sender netmail.Address) {
 	readAs(n, "a sender; write it as genv@example.org or genv <genv@example.org>", func(s string) bool {
 		parsed, err := netmail.ParseAddress(s)

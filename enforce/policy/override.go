@@ -21,7 +21,6 @@ type Override struct {
 	set    Settings
 	place  strictyaml.Place
 
-	// The hosts and users as written in the file.
 	writtenHosts, writtenUsers []string
 }
 
@@ -273,7 +272,7 @@ func (o *Override) scope() enforce.Scope {
 	return s
 }
 
-// readUsers reads a list of users and groups. It refuses an empty list, which would be everybody.
+// An empty list would be everybody.
 func (r *reader) readUsers(n *strictyaml.Node, o *Override) {
 	n.List(func(item *strictyaml.Node) {
 		users, isGroup := r.readUserOrGroup(item)
@@ -291,7 +290,7 @@ func (r *reader) readUsers(n *strictyaml.Node, o *Override) {
 	}
 }
 
-// readHostList reads a list of host patterns. It refuses an empty list, which would be all hosts.
+// An empty list would be all hosts.
 func (r *reader) readHostList(n *strictyaml.Node, o *Override) {
 	n.List(func(item *strictyaml.Node) {
 		o.hosts = append(o.hosts, r.readHosts(item, item.Text()))

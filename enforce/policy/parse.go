@@ -108,7 +108,7 @@ func (r *reader) readLimits(n *strictyaml.Node) {
 // useSchedules is what to use instead of extend and fair-share.
 const useSchedules = "use overrides with a schedule, or genv remote exempt --for"
 
-// ignore reads a key without effect. The rest of the file applies: without a policy enforcement would stop.
+// The rest of the file applies: without a policy enforcement would stop.
 func (r *reader) ignore(key, instead string) func(*strictyaml.Node) {
 	return func(n *strictyaml.Node) {
 		r.file.Ignored = append(r.file.Ignored, Warning{n.Place(), "key", key, fmt.Sprintf(
@@ -138,7 +138,6 @@ func (r *reader) group(name string) ([]string, error) {
 	return nil, fmt.Errorf("no such group in `groups:`; %s", hint)
 }
 
-// readUser reads a user name, as a list of one; nil for another text.
 func (r *reader) readUser(n *strictyaml.Node) []string {
 	return r.readUserName(n, n.Text())
 }

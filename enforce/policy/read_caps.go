@@ -53,7 +53,6 @@ func (r *reader) readCap(n *strictyaml.Node) {
 	}
 }
 
-// partsOf are keys of `of:` that somebody may write beside it.
 func partsOf() strictyaml.Keys {
 	keys := strictyaml.Keys{}
 	for _, key := range []string{"hosts", "labels", "model"} {
@@ -172,7 +171,6 @@ func (c *Cap) amount() string {
 
 var percent, digits = text.Pattern(`%$`), text.Pattern(`^[0-9]+$`)
 
-// readAmount reads a cap's limit, and returns its text, too.
 func (r *reader) readAmount(n *strictyaml.Node, kind enforce.CapKind) (limit enforce.CapLimit, written string) {
 	before := r.doc.Errors()
 	switch {

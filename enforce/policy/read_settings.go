@@ -61,7 +61,6 @@ var keys = sync.OnceValue(func() []enforce.Setting {
 	return slices.Insert(list, warn+1, enforce.RuleWarns()...)
 })
 
-// misplaced are settings that somebody may write at the top of a file.
 func misplaced() strictyaml.Keys {
 	list := strictyaml.Keys{}
 	for _, key := range keys() {

@@ -83,7 +83,6 @@ func (s *Schedule) readHours(n *strictyaml.Node) {
 	s.entries = append(s.entries, e)
 }
 
-// readDays reads mon-fri, or a list of days and ranges.
 func readDays(n *strictyaml.Node) []int {
 	on := []int{}
 	add := func(n *strictyaml.Node) {
@@ -116,7 +115,6 @@ func readDays(n *strictyaml.Node) []int {
 	return on
 }
 
-// readClock reads 8-18 or 08:00-18:30, as minutes of a day.
 func readClock(n *strictyaml.Node) (begin, end int) {
 	text := n.Text()
 	first, last, isRange := strings.Cut(text, "-")
@@ -134,7 +132,6 @@ func readClock(n *strictyaml.Node) (begin, end int) {
 	return 0, minutesADay
 }
 
-// minuteOf reads a time of the day, up to 24:00.
 func minuteOf(text string) (int, bool) {
 	hours, minutes, ok := strings.Cut(strings.TrimSpace(text), ":")
 	if !ok {
@@ -212,7 +209,6 @@ func (s *Schedule) common(other *Schedule) (first int, found bool) {
 	return first, found
 }
 
-// clock is a minute of the week as text, such as "wed 12:00".
 func clock(minute int) string {
 	return fmt.Sprintf("%s %02d:%02d", days[minute/minutesADay], minute%minutesADay/60, minute%60)
 }

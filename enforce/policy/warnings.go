@@ -67,7 +67,6 @@ func (f *File) takesNothing(index int) string {
 	return ""
 }
 
-// warnOf is the warning of a cap for people without an override.
 func (f *File) warnOf(c *Cap) enforce.Warn {
 	if c.Warn != nil {
 		return *c.Warn
@@ -244,7 +243,6 @@ func (f *File) written() []*Settings {
 	return list
 }
 
-// warnsFor lists the places of warnings shorter than a time.
 func (f *File) warnsFor(less time.Duration) (list []strictyaml.Place) {
 	add := func(warn *enforce.Warn, at strictyaml.Place) {
 		if warn != nil && warn.For > 0 && warn.For < less {

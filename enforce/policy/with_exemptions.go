@@ -107,7 +107,6 @@ func (p withExemptions) Caps(at time.Time) []*enforce.Cap {
 	return list
 }
 
-// usersOn are the users who are exempt from all rules on a host, sorted.
 func (p withExemptions) usersOn(host snapshot.Hostname) (users []snapshot.Username) {
 	for at, list := range p.at {
 		if at.User != "" && (at.Host == "" || at.Host == host) &&

@@ -17,7 +17,6 @@ var environmentRules = []hostRule{
 	{enforce.RuleMaxDuration, (*judge).maxDuration},
 }
 
-// envMemory brings each environment within its capacity on each device.
 func (j *judge) envMemory(h *judging.HostView) {
 	if !h.Settings.EnvMemory {
 		return

@@ -13,10 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// maxHeldEvents limits the events about held actions in a cycle.
 const maxHeldEvents = 64
 
-// events compares the plan with the last memory, and returns and remembers what is new.
 func (j *judge) events(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.Event {
 	ofHosts := j.hostEvents(cluster)
 	j.findingEvents(plan)
@@ -35,7 +33,6 @@ func (j *judge) heldEvents(plan *enforce.Plan) (events []enforce.Event) {
 	return events
 }
 
-// findingEvents adds the events of each finding, then those of hosts with more findings.
 func (j *judge) findingEvents(plan *enforce.Plan) {
 	j.more = make(map[snapshot.Hostname]int)
 	j.found = make([]enforce.Event, 0, 2*max(0, len(plan.Findings)-len(j.Before.Findings))) // a new one may have two
@@ -61,7 +58,6 @@ func (j *judge) mayAnnounce(host snapshot.Hostname) bool {
 	return true
 }
 
-// addEvents adds the events of a finding, within the limits per host, and remembers the finding.
 func (j *judge) addEvents(f *enforce.Finding) {
 	before, known := j.Before.Findings[f.ID]
 	now := enforce.KnownFinding{Host: f.Host, Decision: f.Decision(), Notified: before.Notified}
@@ -114,7 +110,6 @@ func (j *judge) addEvents(f *enforce.Finding) {
 	j.Next.Findings[f.ID] = now
 }
 
-// resumed adds the event of a finding from before a restart.
 func (j *judge) resumed(event enforce.Event) {
 	if j.Before.Resumed {
 		event.Kind, event.Resumed = enforce.EventNew, true
@@ -195,7 +190,6 @@ func lostBecause(h *snapshot.Host) string {
 	return "error"
 }
 
-// noteEvents are about new notes of the plan and new warnings of the hosts.
 func (j *judge) noteEvents(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.Event {
 	var events []enforce.Event
 	add := func(n enforce.Note) {

@@ -64,7 +64,6 @@ type item struct {
 	PID snapshot.PID
 }
 
-// heldBack are the held actions and the reasons.
 type heldBack map[item]*safety.Held
 
 func (held heldBack) end(p enforce.ProcessRef) *safety.Held {

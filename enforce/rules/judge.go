@@ -57,8 +57,8 @@ type hostRule struct {
 // hostRules are in the order of enforce.Rules.
 var hostRules = slices.Concat(processRules, environmentRules)
 
-// eachHost does all steps for one host before the next, while its snapshot is in the processor's cache. Findings and
-// notes are in the order of the steps.
+// eachHost does all steps for one host before the next, while its snapshot is in the processor's cache. The results are
+// in the order of the steps.
 func (j *judge) eachHost(steps []func(*judging.HostView)) {
 	findings, notes := make([][]enforce.Finding, len(steps)), make([][]enforce.Note, len(steps))
 	last := len(steps) - 1
@@ -77,7 +77,6 @@ func (j *judge) eachHost(steps []func(*judging.HostView)) {
 	j.Notes = slices.Concat(notes...)
 }
 
-// noteUnknowns notes unknown values of GPUs and processes, and false claims.
 func (j *judge) noteUnknowns(h *judging.HostView) {
 	unknown := 0
 	for i := range h.Snapshot.Devices {

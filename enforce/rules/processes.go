@@ -62,7 +62,6 @@ func (j *judge) settingsReported(h *judging.HostView, f *enforce.Finding) *enfor
 	return h.SettingsOf(f.User)
 }
 
-// envDevices ends processes on devices that aren't attached to their environment.
 func (j *judge) envDevices(h *judging.HostView) {
 	if !h.Settings.EnvDevices {
 		return
@@ -112,7 +111,6 @@ func (j *judge) describe(h *judging.HostView, p *snapshot.Process, f *enforce.Fi
 	f.ContainerInfo = p.ContainerInfo.WithoutLabels()
 }
 
-// processOn is the part of IDs and keys that names a process.
 func processOn(h *judging.HostView, p *snapshot.Process) string {
 	return string(h.Name) + "/" + strconv.FormatInt(int64(p.PID), 10) + "/" + strconv.FormatUint(uint64(p.Start), 10)
 }
@@ -120,7 +118,6 @@ func processOn(h *judging.HostView, p *snapshot.Process) string {
 // maxKeys limits the remembered devices of a process: a host may make up many.
 const maxKeys = 16
 
-// endProcess adds a finding that ends a process once it is due.
 func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *enforce.Settings, warn enforce.Warn,
 	f enforce.Finding,
 ) {

@@ -99,7 +99,6 @@ func (g *group) over() (why string, size func(*group) int) {
 	return "", nil
 }
 
-// hold holds the largest pairs of the largest hosts until the rest is within the limit.
 func (g *group) hold() (all []*Held) {
 	for why, size := g.over(); why != ""; why, size = g.over() {
 		pair := g
@@ -153,7 +152,6 @@ func (a *Item) allow() {
 	a.Held.partly, a.Held = true, nil
 }
 
-// count counts the held actions, and returns the groups that have some, sorted.
 func count(held []*Held, actions []*Item) []Held {
 	for _, a := range actions {
 		switch {

@@ -56,7 +56,6 @@ func cgroup2Mount(mountinfo string) (string, error) {
 		"mount one with `mount -t cgroup2 none FOLDER`", ErrUnsupported)
 }
 
-// unescaped decodes paths of mountinfo.
 var unescaped = strings.NewReplacer(`\134`, `\`, `\040`, " ", `\011`, "\t", `\012`, "\n")
 
 // attach attaches the loaded program beside others. EPERM can't be a missing permission, since loading succeeded.
@@ -103,7 +102,6 @@ func (c cgroup) programs() ([]Program, error) {
 	}
 }
 
-// Flags of bpf(2) for cgroups.
 const (
 	allowOverride = 1
 	allowMulti    = 2
@@ -171,7 +169,6 @@ func queryPrograms(path string) (ids []uint32, flags uint32, err error) {
 // probes kernel features at each start, and closes unreachable links.
 type bpfLink int
 
-// Commands of bpf(2).
 const (
 	cmdObjPin     = 6
 	cmdObjGet     = 7
@@ -237,7 +234,7 @@ func (l bpfLink) pin(path string) error {
 	return err
 }
 
-// update replaces the program atomically: each open is judged by the old one or the new one.
+// Each open is judged by the old program or the new one.
 func (l bpfLink) update(program *ebpf.Program) error {
 	_, err := bpf(cmdLinkUpdate, &struct{ link, program, flags, old uint32 }{
 		link:    uint32(l),
@@ -247,7 +244,7 @@ func (l bpfLink) update(program *ebpf.Program) error {
 	return err
 }
 
-// detach ends the link, whoever holds it. Kernels before 5.9 can't.
+// Kernels before 5.9 can't detach.
 func (l bpfLink) detach() error {
 	_, err := bpf(cmdLinkDetach, &struct{ link uint32 }{uint32(l)})
 	return err

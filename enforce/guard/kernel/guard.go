@@ -145,7 +145,6 @@ func (g *Guard) Close() error {
 	return nil
 }
 
-// attached says whether the guard is still where Open put it.
 func (g *Guard) attached() error {
 	if g.closed {
 		return fmt.Errorf("the guard: %w", unix.EBADF)
@@ -219,7 +218,6 @@ func (m *maps) readControl() (guard.Control, error) {
 	return guard.Control{Mode: guard.Mode(v.Mode), Lease: left, FirstUID: snapshot.UID(v.FirstUID)}, nil
 }
 
-// errNotPinned: no guard can be taken over.
 var errNotPinned = errors.New("no guard is pinned")
 
 // linkPin is the pin of the link: while it exists, the guard is attached.

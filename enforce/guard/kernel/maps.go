@@ -16,7 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// The sizes of the maps.
 const (
 	eventsSize = 256 << 10 // bytes: 8,192 events
 	limitsSize = 16384     // pairs of uid or process and minor that the limit of events remembers
@@ -67,7 +66,7 @@ func createMaps() (*maps, error) {
 	return m, nil
 }
 
-// unlimitMemlock lifts the limit that counts BPF maps before Linux 5.11.
+// Before Linux 5.11 this limit counts BPF maps.
 func unlimitMemlock() error {
 	return unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
 }
@@ -96,7 +95,6 @@ func (m *maps) pin(dir string) error {
 	return nil
 }
 
-// close closes the descriptors; what is pinned or used by the program stays.
 func (m *maps) close() {
 	for at := range m.all() {
 		if *at != nil {

@@ -81,7 +81,6 @@ func release() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// lockdown is the mode in brackets: "[none] integrity confidentiality".
 func lockdown() string {
 	b, err := os.ReadFile("/sys/kernel/security/lockdown")
 	if err != nil {

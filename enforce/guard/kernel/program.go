@@ -49,7 +49,7 @@ const (
 	rKind    = asm.R9
 )
 
-// load loads the program. Without the PID helper, which Linux has since about 6.1, events have no PID.
+// The PID helper exists since about Linux 6.1.
 func (m *maps) load(major int32) (*ebpf.Program, bool, error) {
 	program, err := ebpf.NewProgramWithOptions(m.program(major, true), ebpf.ProgramOptions{LogDisabled: true})
 	if err == nil {

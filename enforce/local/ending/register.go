@@ -67,7 +67,7 @@ func (r *Register) Begin(request EndRequest, processes []proc.ID) (
 	return end, found, err
 }
 
-// short replaces an ID of any length; "" for none.
+// short replaces an ID of any length.
 func short(id string) string {
 	if id == "" {
 		return ""
@@ -88,7 +88,6 @@ const (
 	lockWithin = time.Second // how long another genv may hold the lock: it only writes a small file
 )
 
-// update changes the list. change may overwrite its argument.
 func (r *Register) update(change func(list []endingProcess, now time.Duration) []endingProcess) (err error) {
 	defer func() {
 		if err != nil {

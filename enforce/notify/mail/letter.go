@@ -67,7 +67,7 @@ func (l *Letter) hosts() (hosts []string) {
 	return hosts
 }
 
-// letterText is parsed at first use, since that takes a while.
+// Parsing at first use saves time at each start.
 var letterText = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("letter").Funcs(template.FuncMap{
 		"line": text.OneLine, "shown": text.Shown, "clock": notify.Clock, "decided": notify.Decided,

@@ -79,7 +79,6 @@ type Letter struct {
 	next    time.Time // when it is tried again there
 }
 
-// server is the mail server for users' mail, or for copies to an address. It is locked while in use.
 type server struct {
 	sync.Mutex
 	settings *policy.Mail
@@ -124,7 +123,6 @@ func (s *Sender) Close(timeout time.Duration) {
 	s.cancel()
 }
 
-// work sends what is due until the end, and then what may still be sent.
 func (s *Sender) work() {
 	for ended := false; !ended; {
 		ended = s.pause()
@@ -141,7 +139,6 @@ func (s *Sender) work() {
 	}
 }
 
-// pause waits a moment, and reports whether the sender is closing.
 func (s *Sender) pause() (ended bool) {
 	select {
 	case <-s.closing:

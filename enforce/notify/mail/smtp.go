@@ -94,7 +94,6 @@ func newClient(ctx context.Context, settings *policy.Mail) (*gomail.Client, erro
 	return gomail.NewClient(host, options...)
 }
 
-// sendmail gives a message to a program such as /usr/sbin/sendmail.
 func sendmail(ctx context.Context, settings *policy.Mail, to string, msg *gomail.Msg) error {
 	var data bytes.Buffer
 	if _, err := msg.WriteTo(&data); err != nil {
