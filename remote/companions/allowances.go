@@ -15,34 +15,34 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// Allowances tells hosts what the policy allows the people there: each cap about them, with what counts here and
-// elsewhere, and the rules that hold. It sends nothing by itself: a host is told with the next look at it.
+// Allowances tells hosts what the policy allows their users: the caps, with what counts here and elsewhere, and the
+// rules. It sends nothing itself: hosts get allowances with the next request for a snapshot.
 type Allowances struct {
 	By, Contact, Page string // who enforces the policy, whom users ask about it, and where they see all hosts
 
-	OneHost  bool          // By enforces the policy on one host alone
+	OneHost  bool          // By enforces the policy on one host only
 	Interval time.Duration // between two rounds
 	Tell     func(map[snapshot.Hostname]*service.Allowance)
 
 	hosts map[snapshot.Hostname]*toldHost
-	rules map[*enforce.Settings][]service.Rule // of the last cycle
+	rules map[*enforce.Settings][]service.Rule // of the last Plan
 }
 
-// toldHost is what a host is told, and since when.
+// toldHost has the last allowance of a host.
 type toldHost struct {
 	*service.Allowance
-	at     time.Time
-	by     *snapshot.Snapshot
-	number uint64    // of the last question for which other hosts were asked
-	since  time.Time // when they were asked
+	at     time.Time          // when it was made
+	by     *snapshot.Snapshot // from which it was made
+	number uint64             // of the last question for which other hosts were asked
+	since  time.Time          // when they were asked
 }
 
 const (
-	othersWithin = time.Second // other hosts have to answer; then the question is answered without them
-	maxPeople    = 1024        // about whom a host is told something
+	othersWithin = time.Second // for other hosts to answer; then the question is answered without them
+	maxPeople    = 1024        // in an allowance
 )
 
-// Plan implements controller.Companion. A host is told something new when there is a new snapshot of it.
+// Plan implements controller.Companion. A host gets another allowance only after a new snapshot.
 func (a *Allowances) Plan(round *controller.Round, _ []enforce.Event) (
 	none []*controller.Delivery, effects controller.Effects,
 ) {
@@ -74,8 +74,9 @@ func (*Allowances) Learn(*controller.Round, *controller.Delivery) controller.Eff
 	return controller.Effects{}
 }
 
-// renewed is what a host is told from now on, and which hosts to ask at once. If a user asked there, that is the host,
-// since it is told with a look, and before that others on which the user has something, unless they were just now.
+// renewed returns the next allowance of a host, and the hosts to ask at once. After a question of a user there, that is
+// the host itself, which gets the answer with the request; before it, other hosts on which the user has something,
+// unless they were asked just now.
 func (a *Allowances) renewed(round *controller.Round, h *snapshot.Host, last *toldHost) (
 	next *toldHost, ask []snapshot.Hostname,
 ) {
@@ -89,17 +90,16 @@ func (a *Allowances) renewed(round *controller.Round, h *snapshot.Host, last *to
 			ask = append(next.answer(round, asked), h.Name)
 		}
 	}
-	if round.Now.Sub(last.at) < a.lease()/3 && same(last.Allowance, next.Allowance) {
+	if round.Now.Sub(last.at) < a.validFor()/3 && same(last.Allowance, next.Allowance) {
 		last.by, last.number, last.since = next.by, next.number, next.since
 		return last, ask
 	}
 	if last.by != nil && !maps.EqualFunc(counted(last.Allowance), counted(next.Allowance), slices.Equal) {
-		ask = append(ask, h.Name) // or `genv status` would show for an interval what was
+		ask = append(ask, h.Name) // or `genv status` would be out of date for an interval
 	}
 	return next, ask
 }
 
-// counted are the GPUs of a host that count for people, by the person's uid and the cap.
 func counted(a *service.Allowance) map[[2]int][]snapshot.DeviceIndex {
 	all := make(map[[2]int][]snapshot.DeviceIndex)
 	for uid, p := range a.People {
@@ -112,14 +112,14 @@ func counted(a *service.Allowance) map[[2]int][]snapshot.DeviceIndex {
 	return all
 }
 
-// goesOn reports whether nothing changed on a host. It hears of other hosts within a third of the lease, or if it asks.
+// goesOn reports whether an allowance remains: nothing changed on its host. News of other hosts wait for a third of its
+// time, or for a question.
 func (a *Allowances) goesOn(round *controller.Round, h *snapshot.Host, last *toldHost) bool {
 	s := h.Snapshot
-	return s == last.by && round.Now.Sub(last.at) < a.lease()/3 && (s.Asked == nil || s.Asked.Number == last.Asked) &&
-		len(s.Waits)+len(last.Offers)+len(last.Possible) == 0
+	return s == last.by && round.Now.Sub(last.at) < a.validFor()/3 &&
+		(s.Asked == nil || s.Asked.Number == last.Asked) && len(s.Waits)+len(last.Offers)+len(last.Possible) == 0
 }
 
-// answer answers a question, unless other hosts have to be asked first, which it returns.
 func (t *toldHost) answer(round *controller.Round, asked *snapshot.Asked) (ask []snapshot.Hostname) {
 	old := notFresh(round, t.Allowance, asked)
 	switch {
@@ -132,7 +132,7 @@ func (t *toldHost) answer(round *controller.Round, asked *snapshot.Asked) (ask [
 	return nil
 }
 
-// same reports whether two allowances differ at most in when something was seen.
+// same reports whether two allowances are equal except for SeenMS.
 func same(a, b *service.Allowance) bool {
 	timeless := func(a *service.Allowance) service.Allowance {
 		copied := *a
@@ -149,7 +149,6 @@ func same(a, b *service.Allowance) bool {
 	return reflect.DeepEqual(timeless(a), timeless(b))
 }
 
-// notFresh are hosts that were not asked just now, and on which the users who asked have something.
 func notFresh(round *controller.Round, a *service.Allowance, asked *snapshot.Asked) (old []snapshot.Hostname) {
 	for _, who := range asked.People {
 		for _, u := range a.People[who.UID].Caps {
@@ -163,13 +162,13 @@ func notFresh(round *controller.Round, a *service.Allowance, asked *snapshot.Ask
 	})
 }
 
-// lease is for how long what a host is told holds, unless it is renewed.
-func (a *Allowances) lease() time.Duration { return max(time.Minute, 3*a.Interval) }
+// validFor is how long an allowance holds without a renewal.
+func (a *Allowances) validFor() time.Duration { return max(time.Minute, 3*a.Interval) }
 
 func (a *Allowances) of(round *controller.Round, h *snapshot.Host) *service.Allowance {
 	query := enforce.Query{Host: h.Name, Labels: h.Labels, At: round.Now}
 	told := &service.Allowance{
-		By: a.By, Contact: a.Contact, Page: a.Page, OneHost: a.OneHost, ForMS: a.lease().Milliseconds(),
+		By: a.By, Contact: a.Contact, Page: a.Page, OneHost: a.OneHost, ForMS: a.validFor().Milliseconds(),
 		Rules: a.rulesOf(round.Policy, query), People: make(map[snapshot.UID]service.Person),
 	}
 	places := make(map[string]int)
@@ -194,7 +193,6 @@ func (a *Allowances) of(round *controller.Round, h *snapshot.Host) *service.Allo
 	return told
 }
 
-// tellWaits adds what commands that wait on a host get, or could have.
 func tellWaits(told *service.Allowance, all []enforce.Offer, host snapshot.Hostname) {
 	told.Offers, told.Possible = make(map[string][]snapshot.DeviceIndex), make(map[string]int)
 	for _, w := range all {
@@ -208,8 +206,8 @@ func tellWaits(told *service.Allowance, all []enforce.Offer, host snapshot.Hostn
 	}
 }
 
-// reservableOf is what a user may reserve on a host, nil for nothing, with what the user has reserved elsewhere. It
-// adds that to the user's caps, too; places says where each cap is in their list.
+// reservableOf returns what a user may reserve on a host, nil for nothing, with the user's reservations elsewhere. It
+// also adds these to the user's caps; places has the index of each cap.
 func reservableOf(
 	round *controller.Round, on *snapshot.Host, user snapshot.Username, caps []service.CapUse, places map[string]int,
 ) *service.Reservable {
@@ -246,8 +244,8 @@ func reservableOf(
 	return booking
 }
 
-// peopleOf are at most maxPeople users with their names on the host: first those who wait, then those who asked lately,
-// and those with environments or processes.
+// peopleOf returns at most maxPeople users with their names on the host: first those who wait, then those who asked
+// lately, and then those with environments or processes.
 func peopleOf(s *snapshot.Snapshot) map[snapshot.UID]snapshot.Username {
 	people := make(map[snapshot.UID]snapshot.Username)
 	add := func(uid snapshot.UID, name snapshot.Username) {
@@ -279,7 +277,6 @@ func peopleOf(s *snapshot.Snapshot) map[snapshot.UID]snapshot.Username {
 	return people
 }
 
-// rulesOf are the settings for a query, or the reason for which the host or the user is exempt.
 func (a *Allowances) rulesOf(policy enforce.Policy, q enforce.Query) []service.Rule {
 	for _, subject := range []enforce.Subject{{Host: q.Host}, {Host: q.Host, User: q.User}} {
 		if reason, exempt := policy.Exempt(subject); exempt {
@@ -302,7 +299,6 @@ func (a *Allowances) rulesOf(policy enforce.Policy, q enforce.Query) []service.R
 
 func placeOf(c *enforce.CapCount) string { return c.Place + "/" + string(c.Rule) }
 
-// use is what a cap counts for a person. The cap is added if the host isn't told it yet.
 func use(told *service.Allowance, places map[string]int, c *enforce.CapCount, now time.Time) service.CapUse {
 	u := service.CapUse{Limit: c.Limit, Here: c.Here, Elsewhere: c.Elsewhere, Hosts: c.Hosts, GPUs: c.HereGPUs}
 	if c.Counts == enforce.CapHours.String() {

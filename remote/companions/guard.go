@@ -17,30 +17,30 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Guards tells hosts' kernel guards once a round what the policy says, which renews leases. It has no lasting memory.
+// Guards sends the policy to the kernel guards of hosts once a round, which renews their orders. It has no lasting
+// memory.
 type Guards struct {
-	ID, By   string        // how guards know the controller (by its run without an ID), and what they call it
+	ID, By   string        // identifies the controller to guards, by its run if empty; its name there
 	Interval time.Duration // between two rounds
 
 	hosts map[snapshot.Hostname]*trackedGuard
 }
 
-// trackedGuard is the guard of a host: what it was ordered to do, and what it does.
 type trackedGuard struct {
 	round    int        // of the last order
 	sent     guard.Mode // in the last order
-	underWay bool       // request was sent and not answered yet
+	underWay bool       // request has no answer yet
 	said     string     // the text of the last event about it
 	heard    string     // the state in the last answer, as text
 	deadline time.Time  // of the last order that arrived
-	denied   uint64     // opens that were denied, by the last answer
+	denied   uint64     // the denied opens in the last answer
 
 	request agent.GuardRequest // the last one
-	begun   time.Time
-	answer  agent.GuardAnswer // to it; set while it is underWay
+	begun   time.Time          // when it was planned
+	answer  agent.GuardAnswer  // to it; set while it is underWay
 }
 
-// Plan implements controller.Companion. It has something for hosts of which there is a new snapshot.
+// Plan implements controller.Companion. It considers hosts with a new snapshot.
 func (g *Guards) Plan(
 	round *controller.Round, _ []enforce.Event,
 ) (requests []*controller.Delivery, said controller.Effects) {
@@ -97,7 +97,7 @@ func (g *Guards) Learn(_ *controller.Round, d *controller.Delivery) (said contro
 	return said
 }
 
-// WantedGuard is the guard that the policy wants; off for a host that is exempt.
+// WantedGuard is the policy's setting for a host's guard; off for an exempt host.
 func WantedGuard(policy enforce.Policy, h *snapshot.Host, now time.Time) guard.PolicySetting {
 	s := policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, At: now}).Guard
 	if s.Mode == guard.Off {
@@ -109,7 +109,6 @@ func WantedGuard(policy enforce.Policy, h *snapshot.Host, now time.Time) guard.P
 	return s
 }
 
-// order is the order for a host on which devices are exempt.
 func (g *Guards) order(exempt []snapshot.DeviceIndex, h *snapshot.Host, s guard.PolicySetting) guard.Order {
 	wanted := guard.Order{
 		Mode: s.Mode, ExemptUsers: s.ExemptUsers, ExemptUIDs: s.ExemptUIDs,
@@ -132,12 +131,12 @@ func (g *Guards) order(exempt []snapshot.DeviceIndex, h *snapshot.Host, s guard.
 	return wanted
 }
 
-// guardLease is for how long each round renews the guard.
+// guardLease is how long an order holds without a renewal. The guard's format calls it a lease.
 func guardLease(interval time.Duration) time.Duration {
 	return min(max(time.Minute, 3*interval), guard.MaxLease)
 }
 
-// plan is what to say before a host is asked; empty for nothing new.
+// plan is the text for an event before a request; empty for nothing new.
 func (g *trackedGuard) plan(m guard.Mode, about *agent.About, dryRun bool) string {
 	switch {
 	case m == guard.Off && g.sent == guard.Off:
@@ -158,7 +157,7 @@ func (g *trackedGuard) plan(m guard.Mode, about *agent.About, dryRun bool) strin
 	return ""
 }
 
-// say adds an event about a text, and its record, unless the text is empty or was the last one.
+// say adds an event with a text, and its record, unless the text is empty or the same as last time.
 func (g *trackedGuard) say(said *controller.Effects, host snapshot.Hostname, text string) {
 	if text == "" || text == g.said {
 		return
@@ -172,7 +171,6 @@ func say(said *controller.Effects, host snapshot.Hostname, text string) {
 	said.Records = append(said.Records, audit.Record{Kind: audit.KindGuard, Host: host, Text: text})
 }
 
-// learn notes an answer, and says what is new about the guard.
 func (g *trackedGuard) learn(said *controller.Effects, host snapshot.Hostname, err error) {
 	g.underWay = false
 	switch {
@@ -195,7 +193,8 @@ func (g *trackedGuard) learn(said *controller.Effects, host snapshot.Hostname, e
 // guardModes are the modes as people read them.
 var guardModes = [...]string{guard.Off: "off", guard.Watch: "watching", guard.Enforce: "enforcing"}
 
-// state is what to say about the guard's state. An order takes some time: what differs is said at the second answer.
+// state is the text for an event about the guard's state. An order takes some time, so a difference counts from the
+// second answer on.
 func (g *trackedGuard) state() string {
 	want, is := g.request.Order.Mode, g.answer.State
 	said := "the kernel guard is " + guardModes[is.Mode]
@@ -212,7 +211,7 @@ func (g *trackedGuard) state() string {
 	return said
 }
 
-// denials says it if users begin to open GPUs that are not attached to them.
+// denials adds an event when users begin to open GPUs that are not attached to them.
 func (g *trackedGuard) denials(said *controller.Effects, host snapshot.Hostname) {
 	before := g.denied
 	if g.denied = g.answer.State.Denied; before == 0 && g.denied > 0 {

@@ -12,11 +12,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Mail sends users mail about what is wrong and what is done; in a dry run it says what would be sent. It must not
-// wait. Its error is why the user gets no mail.
+// Mail mails a user about a finding or an action, or says in a dry run what it would send. It must not wait. Its error
+// is why the user gets no mail.
 type Mail func(n *notify.UserMessage, run string, round int) error
 
-// Plan implements controller.Companion: it passes on what users are notified of, and records who gets no mail.
+// Plan implements controller.Companion: it mails messages, and records those that fail.
 func (send Mail) Plan(
 	round *controller.Round, events []enforce.Event,
 ) (_ []*controller.Delivery, refused controller.Effects) {
@@ -44,9 +44,9 @@ func (Mail) Learn(*controller.Round, *controller.Delivery) controller.Effects {
 	return controller.Effects{}
 }
 
-const maxDecisions = 8 // that a mail names for a finding
+const maxDecisions = 8 // in a mail about a finding
 
-// nameDecisions adds to notifications the ids of the decisions that they are about, and the record of the first action.
+// nameDecisions adds to notifications the ids of their decisions, and the record of the first action.
 func nameDecisions(all map[snapshot.Hostname][]notify.UserMessage, done []audit.Record, now time.Time) {
 	items := make(map[snapshot.Hostname][]audit.Record)
 	for i := range done {

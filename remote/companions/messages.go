@@ -1,10 +1,10 @@
-// Package companions has what is sent because of the cycles of a controller besides orders: messages to users on their
-// terminals, mail to them, what the kernel guards of hosts are to do, and what hosts are told of rules and caps.
+// Package companions plans what a controller sends besides orders: messages to users on their terminals, mail to users,
+// orders for the kernel guards of hosts, and allowances, which tell hosts about rules and caps.
 //
 //	c.Companions = []controller.Companion{&companions.Guards{Interval: interval}, &companions.Messages{}}
 //
-// The controller knows none of them, and keeps the memories of those that have one. Events are about what is new; a
-// user of a host gets one message for all that is new at a time, and a limited number in an hour.
+// The controller knows none of them, but keeps the memories of those that have one. A user of a host gets one message
+// for all news at a time, and a limited number in an hour.
 package companions
 
 import (
@@ -29,21 +29,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Messages shows users on their terminals what is wrong and what is done. Its memory is kept over a restart.
+// Messages shows users findings and actions on their terminals. Its memory outlasts restarts.
 type Messages struct {
 	controller.HourlyQuota[snapshot.UID]
-	// Warned are the warnings that are running, and Exempted the findings that ended by an exemption, by their ids.
+	// Warned has the warnings without an action yet, and Exempted the findings that ended by an exemption, by id.
 	Warned   map[string]*warned `json:"warned,omitempty"`
 	Exempted map[string]bool    `json:"exempted,omitempty"`
 }
 
-// batch is what the users of a host are sent because of a cycle: one message for each, since it rings a bell.
+// batch has the messages for a host, one for each user, since it rings a bell.
 type batch struct {
 	messages   []agent.Message
-	about      [][]notify.UserMessage // that each message is about
+	about      [][]notify.UserMessage // the content of each message
 	suppressed []notify.UserMessage   // not sent
-	over       []agent.Message        // that end warnings
-	shown      []agent.Receipt        // what became of each message
+	over       []agent.Message        // these end warnings
+	shown      []agent.Receipt        // of each message
 }
 
 // Name implements controller.MemoryKeeper.
@@ -96,7 +96,6 @@ func notificationsOf(
 	return list
 }
 
-// batch separates what users of a host are sent from what is suppressed, and counts it.
 func (m *Messages) batch(notifications []notify.UserMessage, round *controller.Round) *batch {
 	b := &batch{}
 	of := make(map[snapshot.UID][]notify.UserMessage)
@@ -125,7 +124,7 @@ func (m *Messages) batch(notifications []notify.UserMessage, round *controller.R
 	return b
 }
 
-// messagesWithin is how long messages may take when the run ends, or the next controller would send them once more.
+// messagesWithin is how long messages may take when the run ends, so that the next controller doesn't repeat them.
 const messagesWithin = 2 * time.Second
 
 func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
@@ -143,8 +142,7 @@ func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
 	}
 }
 
-// Learn implements controller.Companion: it has warnings that were lost sent again, but not messages about actions,
-// which are over.
+// Learn implements controller.Companion. Lost warnings are sent again, but not messages about actions, which are over.
 func (m *Messages) Learn(round *controller.Round, d *controller.Delivery) (effects controller.Effects) {
 	uncounted := make(map[snapshot.UID]bool)
 	for _, n := range d.Content.(*batch).notified(d.Err) {
@@ -158,7 +156,7 @@ func (m *Messages) Learn(round *controller.Round, d *controller.Delivery) (effec
 				m.Refund(d.Host, n.UID, 1)
 			}
 		}
-		if !n.Information { // which warns of nothing
+		if !n.Information {
 			round.Notified = append(round.Notified, n)
 			effects.Records = append(effects.Records, recordOf(&n))
 		}
@@ -187,7 +185,7 @@ func (b *batch) notified(err error) (list []controller.Notified) {
 // maxShownInMessage is how many findings one message shows in full.
 const maxShownInMessage = 6
 
-// textOf lists the findings, with the advice once for those that have the same, and who decided.
+// textOf lists the findings, each advice once for those that share it, and who decided.
 func textOf(notifications []notify.UserMessage, contact string) string {
 	var lines []string
 	shown := notifications[:min(len(notifications), maxShownInMessage)]
@@ -223,12 +221,11 @@ func recordOf(n *controller.Notified) audit.Record {
 	return r
 }
 
-// errSuppressed is why a message about a finding was not sent.
 var errSuppressed = errors.New("suppressed: the user was sent the messages of an hour already")
 
-const messagesAnHour = 20 // for a user: the terminals of one who breaks rules all the time stay usable
+const messagesAnHour = 20 // for a user, so that terminals stay usable
 
-// mostOf is up to how many in an hour a message is sent. Others, who may wait again and again, cause half at most.
+// mostOf is how many messages an hour are allowed for a list. Those that other users cause by waiting get half.
 func mostOf(list []notify.UserMessage) int {
 	if slices.ContainsFunc(list, func(n notify.UserMessage) bool { return !n.ForOthers }) {
 		return messagesAnHour
@@ -236,7 +233,7 @@ func mostOf(list []notify.UserMessage) int {
 	return messagesAnHour / 2
 }
 
-// admit counts a message, and reports whether it may be sent. note is about those that were, or will be, suppressed.
+// admit counts a message, and reports whether it may be sent. note tells of messages that were or will be suppressed.
 func admit(
 	l *controller.HourlyQuota[snapshot.UID], host snapshot.Hostname, uid snapshot.UID, most int, now time.Time,
 ) (note string, ok bool) {
@@ -254,20 +251,19 @@ func admit(
 	return note, true
 }
 
-// warned is what people were told of a finding about which nothing is done yet.
 type warned struct {
 	Messages []notify.UserMessage `json:"messages"`
-	Hold     time.Time            `json:"hold,omitzero"` // when the hold began of which they were told, too
+	Hold     time.Time            `json:"hold,omitzero"` // when the hold began that they were told of
 }
 
 const (
-	// longHold is after how long users who were warned are told of a hold: they rely on the time of their warning.
+	// longHold is after how long warned users are told of a hold: they rely on the time of their warning.
 	longHold    = time.Hour
-	maxExempted = 1000 // findings that are remembered
+	maxExempted = 1000 // remembered findings
 )
 
-// addLasting adds to the warnings of a cycle what operators did about those that are running: an exemption, its end,
-// and a hold of over an hour. It returns what ends those that are over, by host.
+// addLasting adds messages about what operators did about earlier warnings: an exemption, its end, and a hold of over
+// an hour. It returns the messages that end warnings, by host.
 func (m *Messages) addLasting(
 	round *controller.Round, events []enforce.Event, byHost map[snapshot.Hostname][]notify.UserMessage,
 ) map[snapshot.Hostname][]agent.Message {
@@ -285,11 +281,11 @@ func (m *Messages) addLasting(
 	for i := range events {
 		switch e := &events[i]; e.Kind {
 		case enforce.EventNotify:
-			m.Warned[e.ID] = &warned{} // what was said before doesn't hold any more
+			m.Warned[e.ID] = &warned{} // replaces earlier warnings
 		case enforce.EventChanged:
 			went[e.ID] = e.Finding.Pending
 		case enforce.EventOver:
-			// Once a part of a cap went, what is left has other IDs: it isn't over, and people are told of these.
+			// When a part of a cap's finding goes, the rest gets other IDs: it isn't over, and people are told of them.
 			if before := m.Warned[e.ID]; before != nil && !went[path.Dir(e.ID)] {
 				for _, n := range before.Messages {
 					by := exemptionOf(round, &n)
@@ -309,7 +305,7 @@ func (m *Messages) addLasting(
 		for i := range list {
 			n := &list[i]
 			if before := m.Warned[n.ID]; before != nil && n.Pending {
-				short := *n // nothing of these is said again, and commands may be private
+				short := *n // the rest isn't repeated, and commands may be private
 				short.Command, short.Advice = "", ""
 				before.Messages = append(before.Messages, short)
 			}
@@ -337,7 +333,7 @@ func (m *Messages) addLasting(
 	return over
 }
 
-// exemptionOf is the exemption for what a user was warned of; nil if there is none, or only one of a GPU.
+// exemptionOf returns the exemption for a warning; nil for none, or if it is only for a GPU.
 func exemptionOf(round *controller.Round, n *notify.UserMessage) *policy.Exemption {
 	for i := range round.Exemptions {
 		e := &round.Exemptions[i]

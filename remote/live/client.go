@@ -17,16 +17,16 @@ import (
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
-// Client reads the state of a controller over its socket, one call after the other. Close it after use.
+// Client reads the state of a controller over its socket, by one call at a time. Close it after use.
 type Client struct {
 	http  http.Client
 	etag  string
 	fleet *FleetState // of etag
 }
 
-const address = "http://controller" // any: the socket is the only one
+const address = "http://controller" // any name: all connections lead to the socket
 
-// NewClient returns the client of a socket. It doesn't connect yet.
+// NewClient returns a client for a socket. It doesn't connect yet.
 func NewClient(path string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return socket.Dial(ctx, path)
@@ -55,7 +55,7 @@ func (c *Client) Fleet(ctx context.Context) (*FleetState, error) {
 	return fleet, nil
 }
 
-// Events returns the events with a number greater than after, as far as they are kept.
+// Events returns those events with a number greater than after that are still kept.
 func (c *Client) Events(ctx context.Context, after uint64) (EventsDocument, error) {
 	var events EventsDocument
 	response, err := c.get(ctx, fmt.Sprintf("/api/v1/events?after=%d", after), nil)
@@ -73,13 +73,13 @@ func (c *Client) get(ctx context.Context, path string, header http.Header) (*htt
 	}
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusNotModified {
 		defer response.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // what came is said
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // even a part of the text helps
 		return nil, fmt.Errorf("the controller answers %s: %s", response.Status, strings.TrimSpace(string(text)))
 	}
 	return response, nil
 }
 
-// ask sends a request, once. Its error doesn't name the address, which isn't that of the socket.
+// ask sends a request, once. Its error leaves out the address, which isn't that of the socket.
 func (c *Client) ask(
 	ctx context.Context, method, path string, header http.Header, body []byte,
 ) (*http.Response, error) {
@@ -105,8 +105,8 @@ func decode(body io.Reader, value any) error {
 
 const maxAnswer = 64 << 10
 
-// SendAction asks a controller to carry an action out, and waits for the answer. After a *operator.Refusal nothing was
-// done. After any other error that is unknown: look again before repeating it.
+// SendAction asks a controller to carry out an action, and waits for the answer. After a *operator.Refusal nothing was
+// done. After any other error that is unknown: look again before repeating the action.
 func SendAction(ctx context.Context, path string, action operator.Action) (answer operator.Answer, err error) {
 	action.Schema = operator.ActionSchema
 	if err := action.Check(); err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// lastRound is what a cycle left behind. Documents are derived from it when somebody looks.
+// lastRound has the last state of the round. Documents are derived from it when a viewer asks.
 type lastRound struct {
 	round    controller.Round
 	hosts    map[snapshot.Hostname]answered
@@ -34,10 +34,10 @@ type lastRound struct {
 type answered struct {
 	at       time.Time
 	via      agent.Via
-	snapshot *snapshot.Snapshot // nil if it never answered
+	snapshot *snapshot.Snapshot // nil if the host never answered
 }
 
-// fleet derives the document. It takes what hasn't changed from an earlier one.
+// fleet derives the document. It copies unchanged parts of an earlier one.
 func (m *lastRound) fleet(before *FleetState) *FleetState {
 	round := &m.round
 	f := &FleetState{
@@ -50,7 +50,7 @@ func (m *lastRound) fleet(before *FleetState) *FleetState {
 		HeldUsers:  append([]safety.Held{}, round.Plan.HeldUsers...),
 		HeldHosts:  append([]safety.Held{}, round.Plan.HeldHosts...),
 	}
-	if m.options.Enforcing { // else nothing is judged
+	if m.options.Enforcing {
 		f.Notes = append(f.Notes, round.Plan.Notes...)
 	}
 	f.Hold, f.Exemptions = round.Hold, append(policy.ExemptionList{}, round.Exemptions...)
@@ -90,7 +90,7 @@ func (m *lastRound) host(h *snapshot.Host, before *FleetHost, unable map[snapsho
 		host.Guard, host.Service, host.Waiting = m.guard(h, s), s.Service, waitingIn(s)
 	}
 	if s != nil {
-		host.Reservations, host.Reserved = ReservationsOf(s, host.Seen) // they begin and end by themselves
+		host.Reservations, host.Reserved = ReservationsOf(s, host.Seen) // they change with time
 	}
 	if before != nil && host.same(before) {
 		host.GPUs, host.Warnings, host.Changed, host.users = before.GPUs, before.Warnings, before.Changed, before.users
@@ -108,7 +108,6 @@ func (m *lastRound) host(h *snapshot.Host, before *FleetHost, unable map[snapsho
 	return host
 }
 
-// same reports whether nothing has changed but when the host was seen.
 func (h *FleetHost) same(before *FleetHost) bool {
 	return h.snapshot == before.snapshot && h.Via == before.Via && h.Guard == before.Guard &&
 		h.Unable == before.Unable && maps.Equal(h.Labels, before.Labels) &&
@@ -117,7 +116,7 @@ func (h *FleetHost) same(before *FleetHost) bool {
 		*cmp.Or(h.Failure, new(remote.Failure)) == *cmp.Or(before.Failure, new(remote.Failure))
 }
 
-// unknown keeps only what the GPUs of a host that doesn't answer are.
+// unknown keeps only what identifies the GPUs of a host that doesn't answer.
 func unknown(rows []gpus.GPU) []gpus.GPU {
 	rows = slices.Clone(rows)
 	for i, g := range rows {
@@ -202,7 +201,7 @@ func usersOf(rows []gpus.GPU) []FleetUser {
 	return all.list()
 }
 
-// HostGuard is what the kernel guard of a host does, and what it should do.
+// HostGuard is the state of a host's kernel guard, and the policy's.
 type HostGuard struct {
 	// Mode is as the host says; missing if it didn't, which is not off.
 	Mode   snapshot.GuardMode `json:"mode,omitempty"`
@@ -211,12 +210,12 @@ type HostGuard struct {
 	Policy snapshot.GuardMode `json:"policy,omitempty"`
 }
 
-// Differs reports whether the guard doesn't do what the policy says, or can't.
+// Differs reports whether the guard doesn't, or can't, do what the policy says.
 func (g HostGuard) Differs() bool {
 	return g.Policy != "" && g.Policy != g.Mode || g.Mode == snapshot.GuardUnable
 }
 
-// String is for people, and not escaped. It is empty for a guard that needn't be on and is off or unknown.
+// String is for people, not escaped. It is empty if the policy asks for no guard and it is off or unknown.
 func (g HostGuard) String() string {
 	if g.Policy == "" && (g.Mode == "" || g.Mode == snapshot.GuardOff) {
 		return ""
@@ -260,7 +259,7 @@ type FleetEvent struct {
 	Text     string              `json:"text"` // for people; one line, but not escaped
 	// Why is the finding because of which there was an outcome, as people read it.
 	Why string `json:"why,omitempty"`
-	// Record is the decision about that item; nil if the order has no id.
+	// Record is the decision about the item; nil if the order has no id.
 	Record *audit.HistoryEntry `json:"-"`
 }
 
@@ -272,7 +271,7 @@ func byID(list []enforce.Finding) map[string]*enforce.Finding {
 	return m
 }
 
-// eventsOf are what viewers see of an event; before returns the findings of the last cycle.
+// eventsOf returns the events for viewers; before returns the findings of the last state.
 func eventsOf(e *enforce.Event, before func() map[string]*enforce.Finding) []FleetEvent {
 	base := FleetEvent{Kind: e.Kind, Host: e.Host, ID: e.ID, Decision: e.Decision, Text: e.Text}
 	switch e.Kind {
@@ -301,7 +300,7 @@ func eventsOf(e *enforce.Event, before func() map[string]*enforce.Finding) []Fle
 	case enforce.EventOutcome:
 		return outcomes(base, e)
 	case enforce.EventActing, enforce.EventNotify:
-		return nil // EventDue and EventOutcome say it
+		return nil // EventDue and EventOutcome tell it
 	}
 	return []FleetEvent{base}
 }

@@ -47,7 +47,7 @@ func userDocument(f *FleetState, name string) (document any, found bool) {
 	}{"genv.live.user/1", user, append([]gpus.Row{}, f.GPUsOf(user.Name)...), selected(f.Findings, about)}, true
 }
 
-// GPUsOf are those that are attached to a user's environments, or used by the user.
+// GPUsOf returns the GPUs that are attached to a user's environments, or used by the user.
 func (f *FleetState) GPUsOf(user snapshot.Username) (rows []gpus.Row) {
 	for h := range f.Hosts {
 		for g := range f.Hosts[h].GPUs {
@@ -59,7 +59,6 @@ func (f *FleetState) GPUsOf(user snapshot.Username) (rows []gpus.Row) {
 	return rows
 }
 
-// selected are some of a list; never nil.
 func selected[T any](list []T, is func(*T) bool) []T {
 	return append([]T{}, slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !is(&v) })...)
 }
@@ -100,7 +99,7 @@ func ListGPUs(hosts []HostGPUs, failed []remote.Failure, duplicates []controller
 	return list
 }
 
-// AllGPUs lists the GPUs of the hosts that answered in the last cycle.
+// AllGPUs lists the GPUs of the hosts that answer.
 func (f *FleetState) AllGPUs() *GPUs {
 	hosts := make([]HostGPUs, 0, len(f.Hosts))
 	for i := range f.Hosts {

@@ -2,16 +2,16 @@
 //
 //	feed := live.NewFeed(live.Options{Now: time.Now})
 //	c.Sinks = append(c.Sinks, feed)              // the controller's events
-//	fleet := feed.Fleet()                        // what is there now
-//	changes, stop := feed.Watch(); defer stop()  // and when it changes
+//	fleet := feed.Fleet()                        // the present state
+//	changes, stop := feed.Watch(); defer stop()  // its changes
 //
-// A Feed asks no host anything: it keeps what the cycles of a controller saw and decided. Documents are derived when
-// somebody looks, once for all viewers. A viewer is only woken, and fetches what it wants: one that is slow holds
-// nothing up, and misses events that are no longer kept.
+// A Feed asks no host: it keeps what a controller saw and decided. Documents are derived when a viewer asks, once for
+// all viewers. A viewer is only woken, and fetches what it wants: a slow one delays nothing, and misses events that are
+// no longer kept.
 //
 // NewHandler serves a Feed over HTTP, as docs/json.md says. It only reads, and shows everything to whoever may connect;
-// Client is for the other side. NewActions, for a unix socket only, takes what root and the controller's account ask a
-// controller to do; SendAction is for the other side.
+// Client is its client. NewActions, for a unix socket only, takes actions from root and the controller's account;
+// SendAction is its client.
 package live
 
 import (
@@ -31,10 +31,10 @@ import (
 
 const maxEvents = 4096
 
-// Options are what a Feed needs to know besides the cycles.
+// Options configure a Feed.
 type Options struct {
 	Now       func() time.Time
-	Interval  time.Duration                   // between two cycles
+	Interval  time.Duration                   // between two rounds
 	Enforcing bool                            // false if nothing is judged
 	Election  func() *election.StatusDocument // nil without --leader
 	Policy    enforce.Policy                  // for the caps of users; nil for none
@@ -42,8 +42,8 @@ type Options struct {
 
 // Feed has the present state of a fleet. It is safe for concurrent use.
 type Feed struct {
-	deriving sync.Mutex  // is locked before mu, and may be for long
-	derived  *FleetState // of state, or of an earlier one
+	deriving sync.Mutex  // locked before mu, perhaps for long
+	derived  *FleetState // from state, or from an earlier one
 	nameless *FleetState // derived without names, or an earlier one
 
 	mu       sync.Mutex
@@ -54,10 +54,10 @@ type Feed struct {
 	events   []FleetEvent // the last ones
 	count    uint64       // of all events
 	watchers map[chan struct{}]bool
-	watched  time.Time // when somebody looked last
+	watched  time.Time // when Fleet was called last
 }
 
-// NewFeed returns a Feed that has seen no cycle yet.
+// NewFeed returns a Feed without a state.
 func NewFeed(options Options) *Feed {
 	f := &Feed{watchers: make(map[chan struct{}]bool)}
 	f.Configure(options)
@@ -99,14 +99,14 @@ func (f *Feed) add(round *controller.Round, events []enforce.Event) {
 	if excess := len(f.events) - maxEvents; excess > maxEvents/4 {
 		f.events = fairly(f.events)
 	}
-	// else it only has outcomes of an earlier one
+	// Else the round only has outcomes of orders of an earlier one.
 	if round.Ended && !round.Stopped || !round.Ended && len(round.Cluster.Hosts) > 0 {
 		f.take(round)
 	}
 	f.wake()
 }
 
-// fairly are the newest maxEvents events. Hosts with many make room, so that none can hide others' events.
+// fairly keeps the newest maxEvents events. It drops those of hosts with many, so that none can hide others' events.
 func fairly(events []FleetEvent) []FleetEvent {
 	counts := make(map[snapshot.Hostname]int)
 	for i := range events {
@@ -126,7 +126,7 @@ func fairly(events []FleetEvent) []FleetEvent {
 	return slices.Delete(events, 0, max(0, len(events)-maxEvents))
 }
 
-// take makes a cycle the present state. The caller holds the lock.
+// take makes a round the present state. The caller holds the lock.
 func (f *Feed) take(round *controller.Round) {
 	hosts := make(map[snapshot.Hostname]answered, len(round.Cluster.Hosts))
 	for i := range round.Cluster.Hosts {
@@ -142,7 +142,7 @@ func (f *Feed) take(round *controller.Round) {
 	}
 }
 
-// Fleet is the present state, which must not be changed. Cycles don't wait while it is derived.
+// Fleet returns the present state, which must not be changed. The controller doesn't wait while it is derived.
 func (f *Feed) Fleet() *FleetState {
 	f.mu.Lock()
 	f.watched = f.options.Now()
@@ -162,28 +162,28 @@ func (f *Feed) present() *FleetState {
 	return f.derived
 }
 
-// Position says how far a Feed is: the fleet's Run and Revision, and the number of the last event.
+// Position is the fleet's Run and Revision, and the number of the last event.
 type Position struct {
 	Run      string
 	Revision uint64
 	Events   uint64
 }
 
-// Position is cheap, and doesn't count as a look at the fleet.
+// Position is cheap. Watched ignores it.
 func (f *Feed) Position() Position {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return Position{f.state.round.Run, f.state.revision, f.count}
 }
 
-// Watched reports whether somebody looked within a time.
+// Watched reports whether Fleet was called within a time.
 func (f *Feed) Watched(within time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.watched.IsZero() && f.options.Now().Sub(f.watched) <= within
 }
 
-// Events are those with a number greater than after, the oldest first. Missing numbers are no longer kept.
+// Events returns those with a number greater than after, the oldest first. Missing ones are no longer kept.
 func (f *Feed) Events(after uint64) []FleetEvent {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -191,8 +191,8 @@ func (f *Feed) Events(after uint64) []FleetEvent {
 	return slices.Clone(f.events[begin:])
 }
 
-// Watch returns a channel that gets a value at once, and after changes until stop is called. Several changes may be one
-// value.
+// Watch returns a channel that gets a value at once, and after changes until stop is called. One value may stand for
+// several changes.
 func (f *Feed) Watch() (changes <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	c <- struct{}{}
@@ -206,24 +206,24 @@ func (f *Feed) Watch() (changes <-chan struct{}, stop func()) {
 	}
 }
 
-// wake wakes all watchers, and waits for none. The caller holds the lock.
+// wake wakes all watchers without waiting for them. The caller holds the lock.
 func (f *Feed) wake() {
 	for c := range f.watchers {
 		select {
 		case c <- struct{}{}:
-		default: // it has yet to notice the last change
+		default: // it has a value already
 		}
 	}
 }
 
-const lookEvery = time.Minute // for idle GPUs
+const lookEvery = time.Minute
 
 type gpuKey struct {
 	host  snapshot.Hostname
 	index snapshot.DeviceIndex
 }
 
-// idleFor is since when a GPU computes nothing for the same users.
+// idleFor says since when a GPU computes nothing for the same users.
 type idleFor struct {
 	users string
 	since time.Time
@@ -243,7 +243,6 @@ func (f *Feed) lookForIdle() {
 	f.looked, f.idle = now, idle
 }
 
-// idleGPUs are those that compute nothing. Those of a host that failed begin again.
 func idleGPUs(f *FleetState, before map[gpuKey]idleFor, now time.Time) map[gpuKey]idleFor {
 	idle := make(map[gpuKey]idleFor)
 	for i := range f.Hosts {
@@ -261,7 +260,7 @@ func idleGPUs(f *FleetState, before map[gpuKey]idleFor, now time.Time) map[gpuKe
 	return idle
 }
 
-// IdleSince is since when a GPU is attached or held by the same users and computes nothing; zero if it isn't.
+// IdleSince returns since when a GPU is attached or held by the same users and computes nothing; zero if it isn't.
 func (f *Feed) IdleSince(host snapshot.Hostname, gpu snapshot.DeviceIndex) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()

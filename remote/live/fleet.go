@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// FleetState is the state of a fleet after a cycle. It is shared by all viewers, and never changed.
+// FleetState is the state of a fleet. All viewers share it, and it must not be changed.
 type FleetState struct {
 	Schema    string                   `json:"schema"`   // genv.live.fleet/1
 	Revision  uint64                   `json:"revision"` // grows with each change, and begins again with each run
@@ -45,8 +45,8 @@ type FleetState struct {
 	Unrecorded string                 `json:"unrecorded,omitempty"` // why the record can't be written
 }
 
-// Exempt returns the first exemption of operators that concerns a GPU or one of its users, and whether it has begun:
-// those that have go first. It is nil for none.
+// Exempt returns an exemption of operators for a GPU or one of its users, and whether it has begun: the first one that
+// has, or else the first. It is nil for none.
 func (f *FleetState) Exempt(host snapshot.Hostname, gpu *gpus.GPU) (found *policy.Exemption, begun bool) {
 	if len(f.Exemptions) == 0 {
 		return nil, false
@@ -125,7 +125,7 @@ func waitingIn(s *snapshot.Snapshot) *Waiting {
 // RootOwnsState reports whether the host says that root owns its state files.
 func (h *FleetHost) RootOwnsState() bool { return h.Service != nil && *h.Service }
 
-// ServiceState is what people read in a table: on, off, or ? if it is unknown.
+// ServiceState is RootOwnsState in a table: on, off, or ? if unknown.
 func (h *FleetHost) ServiceState() string {
 	switch {
 	case h.Service == nil:
@@ -136,7 +136,7 @@ func (h *FleetHost) ServiceState() string {
 	return "off"
 }
 
-// Users are those who are attached to GPUs of the host or use them, each once, in alphabetical order.
+// Users returns the users of the host's GPUs, attached or not, each once, in alphabetical order.
 func (h *FleetHost) Users() []snapshot.Username {
 	var users []snapshot.Username
 	for i := range h.GPUs {
@@ -146,7 +146,7 @@ func (h *FleetHost) Users() []snapshot.Username {
 	return slices.Compact(users)
 }
 
-// FleetUser is what a user has and uses on all hosts that answered.
+// FleetUser is what a user has and uses on all hosts that answer.
 type FleetUser struct {
 	Name     snapshot.Username `json:"user"`
 	Hosts    int               `json:"hosts"`    // with GPUs of the user
@@ -176,7 +176,7 @@ type Reservation struct {
 	Reason string            `json:"reason,omitempty"`
 }
 
-// ReservationsOf are those of a snapshot by their start, and how many GPUs are reserved at a time; nil if unknown.
+// ReservationsOf returns a snapshot's reservations by start, and how many GPUs are reserved at a time; nil if unknown.
 func ReservationsOf(s *snapshot.Snapshot, at time.Time) (list []Reservation, reserved *int) {
 	if s.Reservations == nil {
 		return nil, nil
@@ -192,7 +192,7 @@ func ReservationsOf(s *snapshot.Snapshot, at time.Time) (list []Reservation, res
 	return list, &now
 }
 
-// String is for people, in the zone of this machine.
+// String is for people, in this machine's time zone.
 func (r *Reservation) String() string {
 	s := fmt.Sprintf("%s reserved by %s from %s to %s", text.Plural(r.GPUs, "GPU"), gpus.ShownUser(r.User),
 		snapshot.When(r.From.Local()), snapshot.When(r.Until.Local()))

@@ -22,7 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// NewHandler returns the handler of a feed, or of what may be seen of it. It answers GET and HEAD.
+// NewHandler returns the handler of a feed. It answers GET and HEAD.
 func NewHandler(feed Source) http.Handler {
 	mux := http.NewServeMux()
 	for path, of := range map[string]func(f *FleetState, name string) (any, bool){
@@ -118,14 +118,14 @@ func send(w http.ResponseWriter, r *http.Request, status int, document any) {
 	header.Set("Content-Length", strconv.Itoa(len(body)+1))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(append(body, '\n')) // who asked may have gone
+		_, _ = w.Write(append(body, '\n')) // the viewer may have left
 	}
 }
 
-// ActionsPath is where actions are sent.
+// ActionsPath takes actions.
 const ActionsPath = "/api/v1/actions"
 
-// Do carries an action out. An error that is a *operator.Refusal goes to the person.
+// Do carries out an action. An error that is a *operator.Refusal goes to the operator.
 type Do func(context.Context, operator.Author, operator.Action) (operator.Answer, error)
 
 // RefuseActions is a Do that refuses all actions.
@@ -140,8 +140,8 @@ var refusalStatus = map[operator.Code]int{
 	operator.Changed: http.StatusConflict, operator.Busy: http.StatusTooManyRequests,
 }
 
-// NewActions returns the handler of POST ActionsPath, for a unix socket and socket.Serve only. name is that of a uid;
-// empty if it has none.
+// NewActions returns the handler of POST ActionsPath, for a unix socket and socket.Serve only. name returns the name of
+// a uid; empty for none.
 func NewActions(do Do, name func(context.Context, snapshot.UID) snapshot.Username) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := serveAction(w, r, do, name)
@@ -170,11 +170,11 @@ func serveAction(
 	if err != nil {
 		return operator.Answer{}, err
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // else that of the request ends what follows
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the request's would end the action
 	return do(r.Context(), PersonOf(r.Context(), peer, name), action)
 }
 
-// readAction reads an action, and refuses what it doesn't understand in full.
+// readAction reads an action. It refuses one with unknown parts.
 func readAction(r *http.Request) (operator.Action, error) {
 	var action operator.Action
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
@@ -241,12 +241,11 @@ func serveStream(feed Source, w http.ResponseWriter, r *http.Request) {
 			err = s.changes()
 		}
 		if err != nil {
-			return // the viewer has gone, or doesn't read
+			return // the viewer has left, or doesn't read
 		}
 	}
 }
 
-// stream is that of one viewer. Its buffer has one batch of events at most.
 type stream struct {
 	feed    Source
 	w       http.ResponseWriter
@@ -256,7 +255,7 @@ type stream struct {
 	buffer  bytes.Buffer
 }
 
-// begin reads after which event to begin. A number of another run means the first.
+// begin reads after which event to begin: for a number of another run at the first one.
 func (s *stream) begin(r *http.Request) (err error) {
 	now := s.feed.Position()
 	s.after = now.Events
@@ -307,7 +306,7 @@ func (s *stream) events(run string) error {
 func (s *stream) add(kind, id string, data any) {
 	body, err := json.Marshal(data)
 	if err != nil {
-		return // there are no such values
+		return // all values can be encoded
 	}
 	if id != "" {
 		fmt.Fprintf(&s.buffer, "id: %s\n", id)
@@ -315,7 +314,7 @@ func (s *stream) add(kind, id string, data any) {
 	fmt.Fprintf(&s.buffer, "event: %s\ndata: %s\n\n", kind, body)
 }
 
-// flush gives up on a viewer that doesn't read: see the deadlines of the server.
+// flush fails for a viewer that doesn't read, by the deadlines of the server.
 func (s *stream) flush() error {
 	if _, err := s.buffer.WriteTo(s.w); err != nil {
 		return err

@@ -16,9 +16,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// What viewers get is built from harmless fields: a new field of a document is hidden until it is added here.
+// Viewers get documents built from harmless fields: a new field of a document is hidden until it is added here.
 
-// hiddenText replaces texts that could contain a name.
+// hiddenText replaces texts that may contain a name.
 const hiddenText = "details are hidden"
 
 func hideText(text string) string {
@@ -28,7 +28,6 @@ func hideText(text string) string {
 	return hiddenText
 }
 
-// hidden is derived once for all viewers.
 func (f *Feed) hidden(from *FleetState) *FleetState {
 	f.deriving.Lock()
 	defer f.deriving.Unlock()
@@ -57,7 +56,7 @@ func withoutNames(f *FleetState) *FleetState {
 	if f.Hold != nil {
 		h.Hold = &operator.OnHold{Since: f.Hold.Since, By: hiddenText, Reason: hiddenText}
 	}
-	if e := f.Election; e != nil { // the name of a leader has that of its account
+	if e := f.Election; e != nil { // a leader's name contains that of its account
 		h.Election = &election.StatusDocument{
 			Role: e.Role, Since: e.Since, Epoch: e.Epoch, LeaderSince: e.LeaderSince, Answered: e.Answered,
 			Memory: e.Memory, Refused: e.Refused, Leader: hideText(e.Leader), Error: hideText(e.Error),
@@ -78,7 +77,7 @@ func hideHost(h *FleetHost, shown func(snapshot.Username) bool) FleetHost {
 	host := FleetHost{
 		Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed,
 		GPUs: each(h.GPUs, func(g *gpus.GPU) gpus.GPU { return hideGPU(g, shown) }),
-		// the reason may name somebody
+		// The Reason may contain a name.
 		Guard: HostGuard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service,
 		Reservations: hideReservations(h.Reservations, shown), Reserved: h.Reserved, Unable: hideText(h.Unable),
 	}
@@ -131,7 +130,6 @@ func hideFailure(f *remote.Failure) remote.Failure {
 	return remote.Failure{Host: f.Host, Class: f.Class, Error: string(f.Class), NextStep: f.Class.NextStep()}
 }
 
-// hideEvent leaves what happened, not to whom.
 func hideEvent(e *FleetEvent) {
 	*e = FleetEvent{
 		Number: e.Number, Time: e.Time, Cycle: e.Cycle, Kind: e.Kind, Host: e.Host, Rule: e.Rule,
@@ -143,7 +141,7 @@ func hideReservations(list []Reservation, shown func(snapshot.Username) bool) []
 	list = slices.Clone(list) // nil stays nil
 	for i := range list {
 		if !shown(list[i].User) {
-			id := fnv.New64a() // its owner may have chosen it
+			id := fnv.New64a() // the user may have chosen the ID
 			_, _ = id.Write([]byte(list[i].ID))
 			list[i].ID, list[i].User, list[i].Reason = fmt.Sprintf("%016x", id.Sum64()), "", ""
 		}
@@ -151,7 +149,6 @@ func hideReservations(list []Reservation, shown func(snapshot.Username) bool) []
 	return list
 }
 
-// reveal adds to a document without names what belongs to the user.
 func (r *restricted) reveal(hidden, all *FleetState) *FleetState {
 	f := *hidden
 	f.Hosts, f.Findings = slices.Clone(hidden.Hosts), slices.Clone(hidden.Findings)
@@ -177,7 +174,7 @@ func (r *restricted) reveal(hidden, all *FleetState) *FleetState {
 	return &f
 }
 
-// Source is what viewers look at: a Feed, or what one of them may see of it (Feed.For).
+// Source is a Feed, or what a viewer may see of it (Feed.For).
 type Source interface {
 	Fleet() *FleetState
 	Events(after uint64) []FleetEvent
@@ -186,12 +183,12 @@ type Source interface {
 	IdleSince(host snapshot.Hostname, gpu snapshot.DeviceIndex) time.Time
 }
 
-// For is what a user may see who may not see the names of others, or any names if user is empty. What others could put
-// a name into is left out: texts, environments, commands, containers and process ids, labels, the errors and warnings
-// of hosts. The names of hosts and models, states and numbers stay.
+// For is the feed for a user who must not see the names of others, or any names if user is empty. It leaves out what
+// may contain a name: texts, environments, commands, containers, process ids, labels, and the errors and warnings of
+// hosts. It keeps the names of hosts and models, states and numbers.
 func (f *Feed) For(user snapshot.Username) Source { return &restricted{f, user} }
 
-// Public is a Feed with all names, without the command lines that /proc hides on their hosts.
+// Public is the feed with all names, but without command lines that /proc hides on their hosts.
 func (f *Feed) Public() Source { return public{f} }
 
 type public struct{ *Feed }

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// Index makes look-ups in a FleetState fast: a host may make up thousands of findings and processes.
+// Index makes look-ups in a FleetState fast: a host may invent thousands of findings and processes.
 type Index struct {
 	*FleetState
 	Counts gpus.StateCounts // of all hosts
@@ -16,7 +16,7 @@ type Index struct {
 	findings map[snapshot.Hostname][]*Finding
 	gpus     map[gpuKey][]*Finding
 	pids     map[hostPID][]*Finding
-	found    map[gpuKey]bool // GPUs with a finding, or with processes that are ended because of one
+	found    map[gpuKey]bool // GPUs with a finding, or with processes that one ends
 }
 
 type hostPID struct {
@@ -24,7 +24,7 @@ type hostPID struct {
 	pid  snapshot.PID
 }
 
-// NewIndex reads a FleetState once for all look-ups.
+// NewIndex returns the Index of a FleetState.
 func NewIndex(f *FleetState) *Index {
 	v := &Index{
 		FleetState: f, hosts: make(map[snapshot.Hostname]*FleetHost, len(f.Hosts)),
@@ -51,7 +51,7 @@ func NewIndex(f *FleetState) *Index {
 	return v
 }
 
-// add notes what a finding is about. Processes that are ended because of it may be on other hosts.
+// add adds a finding. The processes that it ends may be on other hosts.
 func (v *Index) add(f *Finding, ended map[hostPID]bool) {
 	if f.Host != "" {
 		v.findings[f.Host] = append(v.findings[f.Host], f)
@@ -71,18 +71,18 @@ func (v *Index) add(f *Finding, ended map[hostPID]bool) {
 	}
 }
 
-// Host is the host of a name; nil for none.
+// Host returns a host by name; nil for none.
 func (v *Index) Host(name snapshot.Hostname) *FleetHost { return v.hosts[name] }
 
-// FindingsOn are those on a host.
+// FindingsOn returns the findings on a host.
 func (v *Index) FindingsOn(host snapshot.Hostname) []*Finding { return v.findings[host] }
 
-// FindingsOf are those about a process.
+// FindingsOf returns the findings about a process.
 func (v *Index) FindingsOf(host snapshot.Hostname, pid snapshot.PID) []*Finding {
 	return v.pids[hostPID{host, pid}]
 }
 
-// FindingsAbout are those about a GPU or a process that uses it. One about both is there twice.
+// FindingsAbout returns the findings about a GPU and its processes. One about both appears twice.
 func (v *Index) FindingsAbout(host snapshot.Hostname, g *gpus.GPU) []*Finding {
 	list := append([]*Finding(nil), v.gpus[gpuKey{host, g.Index}]...)
 	for i := range g.Processes {
@@ -91,10 +91,10 @@ func (v *Index) FindingsAbout(host snapshot.Hostname, g *gpus.GPU) []*Finding {
 	return list
 }
 
-// Mark is a GPU in one character, for views that show many.
+// Mark shows a GPU as one character.
 type Mark byte
 
-// The marks. A GPU has the first one that is true of it.
+// The marks. A GPU has the first one that applies.
 const (
 	MarkFailed   Mark = 'F'
 	MarkUnusable Mark = 'U'
@@ -107,13 +107,12 @@ const (
 	MarkUnused   Mark = 'a' // attached, or held by processes, and idle
 )
 
-// marks are those of GPUs without findings and exemptions.
 var marks = map[gpus.State]Mark{
 	gpus.Failed: MarkFailed, gpus.Unusable: MarkUnusable, gpus.Unknown: MarkUnknown, gpus.Busy: MarkBusy,
 	gpus.Free: MarkFree, gpus.MIG: MarkMIG, gpus.Attached: MarkUnused, gpus.Idle: MarkUnused,
 }
 
-// Mark is the mark of a GPU of a host.
+// Mark returns the mark of a GPU.
 func (v *Index) Mark(host snapshot.Hostname, g *gpus.GPU) Mark {
 	_, exempt := v.Exempt(host, g)
 	switch mark := cmp.Or(marks[g.State], MarkUnknown); {
