@@ -47,16 +47,16 @@ type PID int32
 // StartTime is field 22 of /proc/PID/stat: clock ticks since boot. 0 is unknown, always in 1.4.3's format.
 type StartTime uint64
 
-const startTick = 10 * time.Millisecond // 1/USER_HZ on all platforms that Go supports
+const Tick = 10 * time.Millisecond // unit of StartTime: 1/USER_HZ on all platforms that Go supports
 
 // Sub returns the duration between two start times.
 func (t StartTime) Sub(earlier StartTime) time.Duration {
-	return time.Duration(int64(t)-int64(earlier)) * startTick
+	return time.Duration(int64(t)-int64(earlier)) * Tick
 }
 
 // Before returns the start time d earlier, or 0 before the boot.
 func (t StartTime) Before(d time.Duration) StartTime {
-	return StartTime(max(int64(t)-int64(d/startTick), 0))
+	return StartTime(max(int64(t)-int64(d/Tick), 0))
 }
 
 // DeviceIndex is a device's index on its host in nvidia-smi's order, that of the PCI bus.

@@ -68,7 +68,7 @@ func startOf(at time.Time) snapshot.StartTime {
 	if at.IsZero() || now == 0 {
 		return math.MaxUint64
 	}
-	return now - min(now, snapshot.StartTime(time.Since(at)/proc.Tick)) + 1
+	return now.Before(time.Since(at)) + 1
 }
 
 // slowWarning changes only twice a minute, so that it isn't new in each cycle.

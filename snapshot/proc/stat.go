@@ -189,16 +189,13 @@ func SinceBoot() (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// Tick is the unit of start times: USER_HZ is 100 on all platforms that Go supports.
-const Tick = time.Second / 100
-
 // StartTimeNow is the start time of a process that starts now; 0 if unknown.
 func StartTimeNow() snapshot.StartTime {
 	since, err := SinceBoot()
 	if err != nil {
 		return 0
 	}
-	return snapshot.StartTime(since / Tick)
+	return snapshot.StartTime(since / snapshot.Tick)
 }
 
 // ID identifies a process of this boot.
