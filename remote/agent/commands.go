@@ -31,7 +31,6 @@ func (Commands) via() Via               { return ViaCommands }
 func (Commands) capabilities() []string { return []string{RequestSnapshot, RequestExecute} }
 func (Commands) close()                 {}
 
-// run runs a command. If sudo or genv didn't run, the error says why.
 func (c Commands) run(ctx context.Context, host remote.Host, command remote.Command) (remote.Output, error) {
 	if deadline, ok := ctx.Deadline(); ok && c.slow > 0 {
 		command.Timeout = time.Until(deadline)
@@ -217,7 +216,6 @@ func withoutRoot(host remote.Host) error {
 
 const whichUser = `echo; echo "genv-uid $(id -u)"`
 
-// requireRoot returns an error unless genv runs as root, which a genv without `usage serve` doesn't tell itself.
 func (c Commands) requireRoot(ctx context.Context, host remote.Host) error {
 	if !host.NoSudo {
 		return nil

@@ -133,7 +133,6 @@ func (c *Conn) ask(ctx context.Context, t transport) (taken *snapshot.Snapshot, 
 	return taken, err
 }
 
-// current is the transport, nil for none, and whether it has answered a Snapshot.
 func (c *Conn) current() (t transport, asked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,7 +164,6 @@ func (c *Conn) execute(ctx context.Context, o order.Order) (Execution, error) {
 		func(ctx context.Context) (Execution, error) { return t.Execute(ctx, c.host, o) })
 }
 
-// lose ends a transport after an error, and reconnects.
 func (c *Conn) lose(t transport, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

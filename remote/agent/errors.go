@@ -19,7 +19,6 @@ var ErrRefused = errors.New("the host says")
 // ErrLater says that a host has seen a later controller of the same election or state folder.
 var ErrLater = errors.New("a later controller acts on the host")
 
-// The codes of a refusal.
 const (
 	codeFailed  = "failed"  // the host can't do it
 	codeLater   = "later"   // a later controller of the same election or state folder has the lease
@@ -81,7 +80,6 @@ func fromText(said string) refusedError {
 	return refusedError{code, said}
 }
 
-// The next steps of a controller that a host refuses.
 const (
 	electedStep = "leave this controller running: it continues as a standby. If it still claims to lead, " +
 		"check its log and `genv remote doctor -H @all`"
@@ -94,7 +92,6 @@ const (
 		"what this run would do"
 )
 
-// refusedByHost classifies a refusal. lease is the controller's request; nil for none.
 func refusedByHost(err error, lease *fence.LeaseRequest) *remote.Error {
 	e := &remote.Error{Class: remote.Replaced, Err: err}
 	switch refused, ok := errors.AsType[*refusedError](err); {
@@ -136,7 +133,6 @@ func classify(ctx context.Context, err error) error {
 	return &remote.Error{Class: remote.InvalidOutput, Err: err} // frame.ErrProtocol, frame.ErrNoGreeting
 }
 
-// explain classifies the error of a call, or of a stream that ended by itself.
 func (t *streamTransport) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, ErrRefused):

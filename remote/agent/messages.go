@@ -159,7 +159,6 @@ type GuardState struct {
 	Denied   uint64   `json:"denied,omitempty"`   // opens denied in the last hour, or in mode watch those to be denied
 }
 
-// The bounds of an answer.
 const (
 	maxText     = 1024 // bytes
 	maxProblems = 16
@@ -252,7 +251,6 @@ func (p *Pool) Await(ctx context.Context, host remote.Host, done func(woke bool,
 	}()
 }
 
-// awaitEvent waits on a connection on which the host was asked for a snapshot.
 func (c *Conn) awaitEvent(ctx context.Context) (woke bool, err error) {
 	current, asked := c.current()
 	t, ok := current.(*streamTransport)

@@ -18,9 +18,7 @@ var (
 	// ErrNotSent is wrapped if nothing of a request was sent. So the host does nothing.
 	ErrNotSent = errors.New("not sent")
 	// ErrEnded is wrapped if the other end closed the connection, between two messages or before it read a whole one.
-	ErrEnded = errors.New("the connection ended")
-
-	// errNotRead breaks a stream to a host that doesn't read its requests.
+	ErrEnded   = errors.New("the connection ended")
 	errNotRead = errors.New("the host did not read a request")
 )
 
@@ -94,7 +92,6 @@ func mayBeLate(name string) bool {
 // maxLate is how late a snapshot may be: a host that was frozen and has lost its connections must be back soon.
 const maxLate = 3 * time.Second
 
-// errAbandoned is wrapped when an answer will be dropped and the stream remains usable.
 var errAbandoned = errors.New("the answer is not waited for")
 
 // begin gives a request its id and writes it, one at a time, so that ids ascend on the wire. After an error nothing was

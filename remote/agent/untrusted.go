@@ -11,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The bounds of a host's texts, which the administrator reads.
 const (
 	maxLine     = 4096 // bytes
 	maxReason   = 1024 // bytes

@@ -149,7 +149,6 @@ func (c *Controller) judgedCluster() snapshot.Cluster {
 	return cluster
 }
 
-// remember replaces the memory by the next one, with the orders that will be sent.
 func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
 	if c.DryRun {
 		next.Tally = safety.Tally{} // nothing was done

@@ -54,7 +54,6 @@ func (l *Effects) add(more Effects) {
 	l.Unwarned, l.results = append(l.Unwarned, more.Unwarned...), append(l.results, more.results...)
 }
 
-// background has the deliveries under way, and the saves of the memory.
 type background struct {
 	underWay int // deliveries
 	ended    mailbox[*Delivery]
@@ -131,7 +130,6 @@ func (w *stateWriter) Write(write func() error) *saving {
 	return s
 }
 
-// wait waits until a state is written, and returns the error.
 func (s *saving) wait() error {
 	if s == nil {
 		return nil

@@ -30,7 +30,6 @@ func (e *loopEvent) onlyTick() bool {
 	return e.tick && !e.reload && !e.complete && len(e.answers)+len(e.ended)+len(e.actions) == 0
 }
 
-// next waits for the next event.
 func (l *loop) next(ctx context.Context) *loopEvent {
 	e := new(loopEvent)
 	for {
@@ -157,7 +156,6 @@ func (l *loop) stepWait() {
 	}
 }
 
-// take adds answers of hosts that were asked.
 func (l *loop) take(e *loopEvent, answers []hostAnswer) {
 	for _, a := range answers {
 		if !l.asking.noteAnswer(&a) { // a judgement asked for it

@@ -132,7 +132,6 @@ type Machines struct {
 	reported map[[2]string]bool // pairs of names, in order
 }
 
-// group finds names that are one machine.
 func (m Machines) group(identities []identity) grouping {
 	g := make(grouping, len(identities))
 	for i := range g {
@@ -217,8 +216,7 @@ func (g grouping) join(i, j int) {
 	}
 }
 
-// maxOtherNames bounds the other names remembered for each name.
-const maxOtherNames = 8
+const maxOtherNames = 8 // remembered for each name
 
 // next is what to remember of a grouping. It forgets names that have left the fleet.
 func (m Machines) next(identities []identity, g grouping) Machines {
@@ -250,7 +248,6 @@ func (m Machines) next(identities []identity, g grouping) Machines {
 	return next
 }
 
-// reach notes under which name a host answered, and how.
 func (m *Fleet) reach(name snapshot.Hostname, answered remote.Host, via agent.Via) {
 	m.reached[name] = answered
 	if via != "" {

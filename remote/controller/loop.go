@@ -132,7 +132,6 @@ func (c *Controller) endRound(took time.Duration) Round {
 	return *ended
 }
 
-// startTick begins a round, and asks all hosts.
 func (l *loop) startTick() {
 	l.step(0)
 	l.beginRound()

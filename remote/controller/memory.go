@@ -44,7 +44,6 @@ type Saved struct {
 	Operator json.RawMessage `json:"operator,omitempty"`
 }
 
-// savedMemory is the content of Saved.Memory.
 type savedMemory struct {
 	Schema string      `json:"schema"`
 	Time   time.Time   `json:"time"`
@@ -98,7 +97,6 @@ func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time,
 	return s.Memory, s.Time, nil
 }
 
-// errOtherFleet says that a memory knows none of the hosts.
 var errOtherFleet = errors.New("the saved memory is of another fleet: it knows none of these hosts, so all times " +
 	"start again")
 
@@ -125,7 +123,6 @@ func (m *FleetMemory) restoreCompanions(companions []Companion) {
 	}
 }
 
-// withCompanions returns the memory with the present memories of companions.
 func (m FleetMemory) withCompanions(companions []Companion) (FleetMemory, error) {
 	all := make(map[string]json.RawMessage)
 	maps.Copy(all, m.Companions) // also of those that this run doesn't have

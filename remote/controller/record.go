@@ -67,7 +67,6 @@ func (c *Controller) ahead(events []enforce.Event, duplicates []Duplicate, items
 	return c.Audit.Reserve(int64(len(items)) * bytesPerItem)
 }
 
-// recordOf returns the record of an event; false for none.
 func recordOf(e *enforce.Event, round *Round) (audit.Record, bool) {
 	r := audit.Record{Host: e.Host, Text: e.Text}
 	switch e.Kind {
@@ -142,7 +141,6 @@ func (c *Controller) beyond() (records []audit.Record) {
 	return records
 }
 
-// notSent records that items were not done after all.
 func (c *Controller) notSent(items []audit.Record, err error) {
 	failed := order.Outcome{Status: order.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", err)}
 	records := audit.OutcomeRecords(items, slices.Repeat([]order.Outcome{failed}, len(items)))

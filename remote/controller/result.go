@@ -78,8 +78,7 @@ func (r *OrderResult) outcomes() []order.Outcome {
 	return list
 }
 
-// maxHostWords is how many characters of an unknown line from a host are shown.
-const maxHostWords = 128
+const maxHostWords = 128 // characters of an unknown line
 
 // shownLines are the lines of a host as people read them. Those about the order are in genv's own words, since 1.4.3
 // prints names that users choose and environments that processes claim. All others are quoted.

@@ -122,7 +122,6 @@ func (e *Elector) Campaign(ctx context.Context) {
 	e.resign(ctx)
 }
 
-// step does one step, and returns how long to wait until the next.
 func (e *Elector) step(ctx context.Context) time.Duration {
 	e.mu.Lock()
 	state := e.state

@@ -134,7 +134,6 @@ func (r *Registrar) Run(ctx context.Context) {
 	}
 }
 
-// register renews the lease, or makes one, and writes the key if it has changed.
 func (r *Registrar) register(ctx context.Context) error {
 	r.mu.Lock()
 	value, err := json.Marshal(storedRegistration{registrationSchema, r.self})

@@ -122,7 +122,7 @@ type StatusDocument struct {
 	Unknown  bool      `json:"unknown,omitempty"` // this standby doesn't know yet which controller leads
 }
 
-// LeaderKnown reports whether a standby knows which controller leads, if any: etcd has answered since.
+// LeaderKnown reports whether a standby knows which controller leads, if any: etcd answered after it became one.
 func (s *Status) LeaderKnown() bool {
 	return s.Leader != nil || !s.Answered.IsZero() && !s.Answered.Before(s.Since)
 }

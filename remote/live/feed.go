@@ -206,7 +206,7 @@ func (f *Feed) Watch() (changes <-chan struct{}, stop func()) {
 	}
 }
 
-// wake wakes all watchers without waiting for them. The caller holds the lock.
+// wake wakes all watchers. The caller holds the lock.
 func (f *Feed) wake() {
 	for c := range f.watchers {
 		select {
@@ -223,7 +223,6 @@ type gpuKey struct {
 	index snapshot.DeviceIndex
 }
 
-// idleFor says since when a GPU computes nothing for the same users.
 type idleFor struct {
 	users string
 	since time.Time

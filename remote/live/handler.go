@@ -314,7 +314,6 @@ func (s *stream) add(kind, id string, data any) {
 	fmt.Fprintf(&s.buffer, "event: %s\ndata: %s\n\n", kind, body)
 }
 
-// flush fails for a viewer that doesn't read, by the deadlines of the server.
 func (s *stream) flush() error {
 	if _, err := s.buffer.WriteTo(s.w); err != nil {
 		return err

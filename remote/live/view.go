@@ -51,7 +51,6 @@ func NewIndex(f *FleetState) *Index {
 	return v
 }
 
-// add adds a finding. The processes that it ends may be on other hosts.
 func (v *Index) add(f *Finding, ended map[hostPID]bool) {
 	if f.Host != "" {
 		v.findings[f.Host] = append(v.findings[f.Host], f)

@@ -94,7 +94,6 @@ func (f *LeaseFile) Hold(r *LeaseRequest) (release func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// checkHeld admits a request without a lease, or from the controller that has it.
 func checkHeld(l *Lease, r *LeaseRequest, now time.Time) error {
 	_, err := l.Admit(r, now)
 	if err == nil && r.Leases() && (!l.isOf(r) || l.GivenBack) {

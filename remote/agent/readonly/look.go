@@ -168,7 +168,6 @@ func (r Reading) Published(ctx context.Context, host remote.Host) []hardware.Bus
 
 const dataMark = "genv-data" // the line before the output of a program
 
-// marked prints the line dataMark and then runs a program.
 func marked(args ...string) []string {
 	return append([]string{"sh", "-c", `echo; echo "$0"; exec "$@"`, dataMark}, args...)
 }

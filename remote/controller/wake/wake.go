@@ -133,7 +133,6 @@ func (w *Watch) Close() {
 	w.work.Wait()
 }
 
-// collect keeps the last look at each host until they are taken.
 func (w *Watch) collect() {
 	pending := make(map[string]Look)
 	for {
@@ -264,7 +263,6 @@ func entries(s *snapshot.Snapshot) int {
 	return n
 }
 
-// pacing says when to ask a host again.
 type pacing struct {
 	last  time.Time     // when it was asked
 	pause time.Duration // after last, at least
@@ -274,7 +272,6 @@ type pacing struct {
 
 func newPacing(now time.Time) pacing { return pacing{pause: floor, left: burst, from: now} }
 
-// before is how long to wait before asking the host.
 func (p *pacing) before(now time.Time) time.Duration {
 	if grown := int(now.Sub(p.from) / refill); grown > 0 {
 		p.left, p.from = min(p.left+grown, burst), p.from.Add(time.Duration(grown)*refill)

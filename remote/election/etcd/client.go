@@ -81,7 +81,6 @@ func (e *MemberError) Error() string {
 	return e.Message
 }
 
-// The codes of gRPC that mean something here.
 const (
 	codeInvalid         = 3
 	codeDeadline        = 4
@@ -160,7 +159,6 @@ func (c *Gateway) credentials() map[string]string {
 	return map[string]string{"name": c.config.User, "password": c.config.Password}
 }
 
-// try asks one member after the other, beginning with the current one.
 func (c *Gateway) try(ctx context.Context, path, token string, request, answer any) error {
 	first, members := c.current.Load(), int64(len(c.config.Endpoints))
 	var failed []error
@@ -186,7 +184,6 @@ func (c *Gateway) try(ctx context.Context, path, token string, request, answer a
 	return text.Worded("etcd doesn't answer: "+strings.Join(texts, "; "), failed...)
 }
 
-// ask asks one member.
 func (c *Gateway) ask(ctx context.Context, endpoint, path, token string, request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()

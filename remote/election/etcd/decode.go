@@ -105,7 +105,6 @@ func (c *Gateway) explain(endpoint string, err error) error {
 	return fmt.Errorf("%s: %w", member, err)
 }
 
-// hint is what an operator can do about a member's error, with or without TLS.
 func (c *Gateway) hint(secure bool, err error) string {
 	operation, ok := errors.AsType[*net.OpError](err)
 	rejected := ok && operation.Op == "remote error"
@@ -130,7 +129,6 @@ func (c *Gateway) hint(secure bool, err error) string {
 	return ""
 }
 
-// refusals are etcd's messages about users and limits, with what to do about them.
 var refusals = map[string]string{
 	"user name is empty":            "etcd has users: --leader-login is needed",
 	"authentication is not enabled": "etcd has no users: leave out --leader-login",
