@@ -11,11 +11,11 @@ type EventKind string
 
 // The events of Judge.
 const (
-	EventNew     EventKind = "new"     // a finding that the last cycle didn't have
+	EventNew     EventKind = "new"     // a finding that the last judgement didn't have
 	EventChanged EventKind = "changed" // the decision on a finding changed
-	EventDue     EventKind = "due"     // the plan acts on a finding; repeated in each such cycle
+	EventDue     EventKind = "due"     // the plan acts on a finding; repeated in each such judgement
 	EventOver    EventKind = "over"    // a finding is gone
-	// EventMore: a host has Count more findings without an event. Their events follow in later cycles.
+	// EventMore: a host has Count more findings without an event. Their events follow in later judgements.
 	EventMore     EventKind = "more"
 	EventNotify   EventKind = "notify"    // the users of a finding have to be notified
 	EventHostLost EventKind = "host-lost" // a host stopped answering, or fails for another reason
@@ -32,7 +32,7 @@ const (
 	EventGuard   EventKind = "guard"   // the order for a host's kernel guard, or its state, has changed
 )
 
-// Event is what is new since the last cycle, or what a cycle does. Unused fields are empty.
+// Event is what is new since the last judgement, or what the controller does. Unused fields are empty.
 type Event struct {
 	Kind EventKind
 	Host snapshot.Hostname

@@ -12,10 +12,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Memory is what Judge knows of earlier cycles. Judge takes one and returns the next, and changes neither. It is kept
-// on disk as JSON. With the zero Memory all times start again: actions come later, never sooner.
+// Memory is what Judge knows of earlier judgements. Judge takes one and returns the next, and changes neither. It is
+// kept on disk as JSON. With the zero Memory all times start again: actions come later, never sooner.
 type Memory struct {
-	Time  time.Time `json:"time"`            // when the last cycle was judged
+	Time  time.Time `json:"time"`            // of the last judgement
 	Round int       `json:"round,omitempty"` // the last one with a judged snapshot
 	// Findings are those with events, by ID.
 	Findings map[string]KnownFinding `json:"findings,omitempty"`
@@ -36,9 +36,9 @@ type Memory struct {
 	Stuck   map[snapshot.ProcessKey]string    `json:"stuck,omitempty"`
 	RetryAt map[snapshot.ProcessKey]time.Time `json:"left_alone,omitempty"`
 	Seen    SeenOn                            `json:"seen,omitempty"`
-	Hosts   map[snapshot.Hostname]KnownHost   `json:"hosts,omitempty"` // of the last cycle
+	Hosts   map[snapshot.Hostname]KnownHost   `json:"hosts,omitempty"` // of the last judgement
 
-	Notes    map[Note]bool  `json:"-"` // of the last cycle
+	Notes    map[Note]bool  `json:"-"` // of the last judgement
 	UnderWay []order.OfHost `json:"-"` // orders that still run; what they end or detach gets no second order
 	// JustEnded are orders that ended after their hosts were last asked for a snapshot. That snapshot still shows what
 	// they ended, so it gets no second order either.
@@ -128,7 +128,7 @@ type Presence struct {
 	AskedAgain time.Time `json:"-"`
 }
 
-// Next begins the memory of the next cycle.
+// Next begins the memory of the next judgement.
 func (m Memory) Next(now time.Time, hosts int) Memory {
 	takenFor := copyOf(m.TakenFor)
 	maps.DeleteFunc(takenFor, func(_ string, t Taken) bool { return now.Sub(t.At) >= keepsTaken })

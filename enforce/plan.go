@@ -30,7 +30,7 @@ type Plan struct {
 	Uncounted     Uncounted
 	// Offers are for commands that wait for GPUs: what caps with while take for them, or could take.
 	Offers []Offer
-	Counts Counts // nil after the cycle, since it refers to all that the rules saw
+	Counts Counts // nil after the event, since it refers to all that the rules saw
 }
 
 // Uncounted are processes, and their people, that caps and idle ignore without non-env-processes: count.

@@ -60,7 +60,7 @@ func (h *HostView) Working() (n int) {
 	return n
 }
 
-// SettingsOf asks the policy about a user on this host, once a cycle.
+// SettingsOf asks the policy about a user on this host, once a judgement.
 func (h *HostView) SettingsOf(user snapshot.Username) *enforce.Settings {
 	s := h.byUser[user]
 	if s == nil {

@@ -89,8 +89,8 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 	return j
 }
 
-// setTime sets when the host was asked, and how long it didn't answer before. A snapshot is fresh in the first cycle
-// that judges it and for enforce.FreshFor, unless an order ended since.
+// setTime sets when the host was asked, and how long it didn't answer before. A snapshot is fresh in its first
+// judgement and for enforce.FreshFor, unless an order ended since.
 func (h *HostView) setTime(host *snapshot.Host, known enforce.KnownHost, now time.Time) {
 	h.At, h.advances, h.LastLook = host.AskedAt, host.Round == 0 || host.Round != known.Round, known.Looked
 	if h.At.IsZero() {
@@ -217,7 +217,7 @@ func (j *Judgement) CountPresence(h *HostView, f *enforce.Finding, warn enforce.
 	return p
 }
 
-// Presence returns the presence of a key in this cycle, without noting it.
+// Presence returns the presence of a key in this judgement, without noting it.
 func (j *Judgement) Presence(h *HostView, key string) enforce.Presence {
 	if p, counted := j.Next.Present[key]; counted {
 		return p
@@ -239,9 +239,9 @@ func (j *Judgement) Presence(h *HostView, key string) enforce.Presence {
 	return p
 }
 
-// remembered returns a presence of the last cycle, and whether a new round began since. It adds the time for which the
-// host didn't answer or wasn't asked to Since and Gone: for several hosts a pause of the controller and, while it is
-// gone, the longest silence of a host.
+// remembered returns a presence of the last judgement, and whether a new round began since. It adds the time for which
+// the host didn't answer or wasn't asked to Since and Gone: for several hosts a pause of the controller and, while it
+// is gone, the longest silence of a host.
 func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, advances bool) {
 	p = j.Before.Present[key]
 	silence, advances := j.pause(j.Before.Time, j.Now), j.advances

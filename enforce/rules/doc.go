@@ -1,6 +1,6 @@
 // Package rules judges a cluster by a policy. Judge compares each host's report with the rules, and returns a Plan: the
-// findings (a violated rule and why) and an Order (enforce/order) for each host. It also returns the Memory for the
-// next cycle, and Events: what changed since the last one.
+// findings (a violated rule and why) and an Order (enforce/order) for each host. It also returns the next Memory, and
+// Events: what changed since the last judgement.
 //
 //	plan, next, events := rules.Judge(policy, cluster, memory, time.Now())
 //

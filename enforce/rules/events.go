@@ -82,7 +82,7 @@ func (j *judge) addEvents(f *enforce.Finding) {
 		if tooMany {
 			j.more[host]++
 		}
-		if known { // nothing is new, or the next cycle finds it changed, too
+		if known { // nothing is new, or the next judgement finds it changed, too
 			j.Next.Findings[f.ID] = before
 		}
 		if known && !tooMany {

@@ -14,9 +14,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Judge judges a cluster by a policy at a time. It returns the plan, the memory for the next cycle and what changed
-// since the last one. It modifies no argument: a caller whose cycle doesn't count keeps the old memory. The zero Memory
-// judges this moment alone.
+// Judge judges a cluster by a policy at a time. It returns the plan, the next memory and what changed since the last
+// judgement. It modifies no argument: if the judgement doesn't count, keep the old memory. The zero Memory judges this
+// moment alone.
 //
 // Each call judges all hosts, most of them by a snapshot that was judged before. A rule of one host acts only on a
 // snapshot that is new, or at most two seconds old; a cap only if all snapshots that it counts are. Otherwise the

@@ -1,4 +1,4 @@
-// Package hooks sends cycles' events to a policy's hooks without delaying cycles: as JSON to programs and web
+// Package hooks sends a controller's events to a policy's hooks without delaying it: as JSON to programs and web
 // addresses, as text to chats.
 //
 //	queue := hooks.NewQueue(file.Hooks, func(p hooks.Post) { … })

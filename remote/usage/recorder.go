@@ -1,4 +1,4 @@
-// Package usage adds up who used which GPU for how long, from a controller's cycles, and keeps it in a Store. A Meter
+// Package usage adds up who used which GPU for how long, from a controller's rounds, and keeps it in a Store. A Meter
 // reads no clock or file.
 //
 //	meter := usage.NewMeter(time.Local)
