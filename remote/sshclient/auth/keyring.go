@@ -44,7 +44,7 @@ func NewKeyring(prompt func(question string) ([]byte, error), log zerolog.Logger
 // Close ends requests to agents, and waiting for a passphrase.
 func (k *Keyring) Close() { k.end() }
 
-// AnsweredSince: since start, the user was asked for a passphrase or by an agent, so a missed deadline wasn't the
+// AnsweredSince says whether the user, since start, was asked for a passphrase or by an agent: a late login isn't the
 // host's fault.
 func (k *Keyring) AnsweredSince(start time.Time) bool {
 	return k.answered.Load() > start.UnixNano()

@@ -231,8 +231,8 @@ func (l *line) counts(before []line) bool {
 	return true
 }
 
-// MatchesAny: a pattern of ssh_config or known_hosts matches, and no negated one. `*` is any text, `?` any byte, as in
-// OpenSSH.
+// MatchesAny says whether a pattern of ssh_config or known_hosts matches, and no negated one.
+// `*` is any text, `?` any byte, as in OpenSSH.
 func MatchesAny(patterns []string, name string) bool {
 	found := false
 	for _, pattern := range patterns {

@@ -182,12 +182,12 @@ type RunningProcess struct {
 	Unread      error          // why the environ is unknown; nil if read
 }
 
-// IsLate: the environ wasn't read in time. Another look may succeed.
+// IsLate says that the environ wasn't read in time. Another look may succeed.
 func (p *RunningProcess) IsLate() bool {
 	return errors.Is(p.Unread, proc.ErrStalled) || errors.Is(p.Unread, proc.ErrNotRead)
 }
 
-// IsUnknown: the process may be in any environment, unlike one that just overwrote its environ.
+// IsUnknown says that the process may be in any environment, unlike one that just overwrote its environ.
 func (p *RunningProcess) IsUnknown() bool {
 	return p.IsLate() || errors.Is(p.Unread, fs.ErrPermission) || errors.Is(p.Unread, proc.ErrTooLarge)
 }
