@@ -34,7 +34,7 @@ type Options struct {
 	Hosts []string // names of this server besides loopback
 	// Access has the users who may look; nil: all who can connect.
 	Access *Access
-	// Proxied: a trusted proxy, which alone can connect, names the user in a header.
+	// Proxied: a trusted proxy names the user in a header. Only it may be able to connect.
 	Proxied bool
 	Failed  func(error)   // gets errors that aren't the viewer's; may be nil
 	Usage   *usage.Reader // may be nil

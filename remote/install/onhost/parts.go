@@ -43,7 +43,7 @@ const (
 	usual       = "/usr/bin/genv" // found by cron
 	enforceUnit = "genv-enforce.service"
 	shimTarget  = "../../../bin/genv" // shims link to the program if its folder is named bin
-	// The package's name would replace its file. systemd-tmpfiles removes old files from /var/tmp.
+	// Not the package's file name, which this would override. systemd-tmpfiles removes old files from /var/tmp.
 	tmpfiles = "/etc/tmpfiles.d/genv-state.conf"
 	mark     = "# by genv remote install --shell-setup"
 )

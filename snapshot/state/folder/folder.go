@@ -141,7 +141,7 @@ func (d *Folder) Sub(name string) (*Folder, error) {
 	return &Folder{fd: fd, Path: path, NoMounts: d.NoMounts}, nil
 }
 
-// SharedSub is Sub. It creates a missing folder, with mode 0777 before its name.
+// SharedSub is Sub. It creates a missing folder, which has its mode (0777) before its name.
 func (d *Folder) SharedSub(name string) (*Folder, error) {
 	sub, err := d.Sub(name)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -70,7 +70,7 @@ func (d *Folder) RemoveLeftovers(name string) {
 // Sync makes the published names durable.
 func (d *Folder) Sync() error { return d.pathError("sync the folder", "", unix.Fsync(d.fd)) }
 
-// Put replaces a file atomically; with durable, also on disk.
+// Put replaces a file atomically. With durable it is on disk afterwards.
 func (d *Folder) Put(name string, data []byte, mode uint32, durable bool) error {
 	file, err := d.Stage(name, data, mode, durable)
 	if err != nil {
@@ -101,7 +101,7 @@ func (d *Folder) RenameCorrupt(name string, now time.Time) error {
 	return d.pathError("move aside", name, Ignore(unix.Renameat(d.fd, name, d.fd, to), unix.ENOENT))
 }
 
-// WriteFile atomically replaces a file, on disk.
+// WriteFile replaces a file atomically. It is on disk afterwards.
 func WriteFile(path string, data []byte, mode uint32) error {
 	d, err := OpenExisting(filepath.Dir(path))
 	if err != nil {
