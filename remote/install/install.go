@@ -17,9 +17,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -254,14 +252,9 @@ func (b *Binary) compressed() (data []byte, sum string) {
 		w, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // a valid level
 		_, _ = w.Write(b.Data)                               // never fails
 		_ = w.Close()
-		b.gzip, b.gzipSum = packed.Bytes(), sumOf(packed.Bytes())
+		b.gzip, b.gzipSum = packed.Bytes(), onhost.Checksum(packed.Bytes())
 	})
 	return b.gzip, b.gzipSum
-}
-
-func sumOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }
 
 // architecture of uname(1)'s machine, or an ELF header's number.
@@ -283,7 +276,7 @@ func NewProgram(data []byte) (*Binary, error) {
 		return nil, errors.New("it is not a program for 64-bit Linux")
 	}
 	number := binary.LittleEndian.Uint16(data[18:])
-	p := &Binary{Data: data, Sum: sumOf(data), Arch: architecture[strconv.Itoa(int(number))]}
+	p := &Binary{Data: data, Sum: onhost.Checksum(data), Arch: architecture[strconv.Itoa(int(number))]}
 	switch {
 	case p.Arch == "":
 		return nil, fmt.Errorf("it is for the machine %d, which is neither amd64 nor arm64", number)

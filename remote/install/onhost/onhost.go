@@ -184,10 +184,11 @@ func fileSum(path string) string {
 	case err != nil:
 		return "?"
 	}
-	return sumOf(data)
+	return Checksum(data)
 }
 
-func sumOf[T string | []byte](data T) string {
+// Checksum is the SHA-256 in hexadecimal.
+func Checksum[T string | []byte](data T) string {
 	sum := sha256.Sum256([]byte(data))
 	return hex.EncodeToString(sum[:])
 }

@@ -121,7 +121,7 @@ func (i *installation) addExtras(ctx context.Context, again bool) (err error) {
 	for _, p := range i.extras(ctx, again) {
 		isUnit := path.Base(p.path) == enforceUnit
 		sum := fileSum(i.at(p.path)) // rewriting a unit makes systemd reload it; a unit changed by its site stays
-		if p.lacks && err == nil && (!isUnit || again && sum != sumOf(p.content) || sum == "") {
+		if p.lacks && err == nil && (!isUnit || again && sum != Checksum(p.content) || sum == "") {
 			err = i.put(ctx, p)
 		}
 		if p.lacks && err == nil && isUnit {

@@ -21,7 +21,7 @@ func (i *installation) changeState(ctx context.Context, to string) (err error) {
 		return i.failure("state", i.shareState(ctx))
 	}
 	for _, p := range i.units() {
-		if sum := fileSum(i.at(p.path)); err == nil && sum != "?" && sum != sumOf(p.content) { // a mask stays
+		if sum := fileSum(i.at(p.path)); err == nil && sum != "?" && sum != Checksum(p.content) { // a mask stays
 			err = i.put(ctx, p)
 		}
 	}

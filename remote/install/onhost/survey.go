@@ -103,7 +103,7 @@ func (i *installation) look(ctx context.Context) *Survey {
 			s.NotNew = cmp.Or(s.NotNew, path.Base(p.path)+" is masked")
 		} else {
 			_, restart := i.outdated(ctx, path.Base(p.path))
-			s.Unit, s.Stale = s.Unit || sum != "", s.Stale || restart || sum != sumOf(p.content)
+			s.Unit, s.Stale = s.Unit || sum != "", s.Stale || restart || sum != Checksum(p.content)
 		}
 	}
 	for _, p := range i.extras(ctx, false) {
