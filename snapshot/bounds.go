@@ -161,8 +161,8 @@ func (s *Snapshot) forget(gone map[EnvID]*More) {
 	}
 }
 
-// beyond returns the entries to leave out, so that no account exceeds each, and all together don't exceed most: the
-// largest accounts lose their newest. The unknown account may be many people, so that only most bounds it.
+// beyond returns the newest entries of accounts over each, and of the largest accounts while all together exceed most.
+// The unknown account may be many people, so that only most bounds it.
 func beyond(n int, of func(i int) (account int64, size int), each, most int, oldest func(i, j int) int) map[int]bool {
 	left, byAccount, sizes := make(map[int]bool), make(map[int64][]int), make(map[int64]int)
 	for i := range n {

@@ -36,8 +36,8 @@ const (
 	maxLabelLength     = 256 // of a key, and of a value, in bytes
 )
 
-// CountsFor is the account for which rules count a process: its own. Processes in a container of root's runtime can
-// choose any uid: they count for the user who is proved to have started it, else for uid 0, which is no user.
+// CountsFor is the account for which rules count a process: its own. In a container of root's runtime, which can have
+// any uid, it is the proved user who started the container, else uid 0, which is no user.
 func (p *Process) CountsFor() (Username, *UID) {
 	switch c := p.ContainerInfo; {
 	case c == nil || p.UID == nil:

@@ -160,12 +160,12 @@ func (doc *deviceOf) read(r *reader) (Device, error) {
 	return *d, cmp.Or(checkIndex(doc.Index), err)
 }
 
-// ComputesLess is false if the utilization is unknown.
+// ComputesLess says whether it certainly computes less than below per cent.
 func (d *Device) ComputesLess(below int) bool {
 	return below > 0 && d.Utilization != nil && *d.Utilization < below
 }
 
-// DrawsLess is false if the power or its limit is unknown, as with MIG.
+// DrawsLess says whether it certainly draws less than below per cent of its limit, which is unknown with MIG.
 func (d *Device) DrawsLess(below int) bool {
 	if d.MIGMode || len(d.Instances) > 0 || d.Power == nil || d.PowerLimit == nil {
 		return false

@@ -116,8 +116,8 @@ func processesOf(processes []Process) []processOf {
 	return list
 }
 
-// DecodeNative reads what EncodeNative writes. It leaves out invalid values and items with a warning; an error wraps
-// ErrInvalid and refuses the whole.
+// DecodeNative reads what EncodeNative writes. Invalid parts become warnings; an error, which wraps ErrInvalid, refuses
+// the whole.
 func DecodeNative(data []byte) (*Snapshot, error) {
 	var d documentOf
 	var r reader

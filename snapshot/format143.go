@@ -96,7 +96,7 @@ func EncodeDevices(d []Device) ([]byte, error) {
 }
 
 // Expressible says whether 1.4.3's format can express the process: there, null for "eid" means outside all
-// environments, and memory can't be unknown. A 1.4.3 controller isn't shown other processes, so that it ends none.
+// environments, and memory can't be unknown. A 1.4.3 controller sees no other processes, and so ends none.
 func (p *Process) Expressible() bool {
 	unknown := func(u DeviceUsage) bool { return !u.Memory.Known() }
 	return !p.EnvUnknown && len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage, unknown)

@@ -40,8 +40,8 @@ type Relative struct {
 	Claim func() (EnvID, error) // the environment named in its environ; empty for none
 }
 
-// Answer is the environment of a process in an earlier look; without an EID the process has left. It counts while the
-// process lives and its environ can't be read.
+// Answer is a process's environment in an earlier look, empty once it has left. It counts while the process lives and
+// its environ can't be read.
 type Answer struct {
 	PID   PID       `json:"pid"`
 	Start StartTime `json:"start"`
@@ -148,8 +148,8 @@ func (r *Register) answer(k *Relative) (Answer, bool) {
 	return a, err == nil && uid == a.UID
 }
 
-// registered returns the environment of the process's own account that registers it: every user may write any PID into
-// the state files. Root's processes are in none, since all descend from PID 1.
+// registered returns the environment of the process's account that registers it: users may write any PID into the state
+// files. Root's processes are in none, since all descend from PID 1.
 func (r *Register) registered(k *Relative) (EnvID, error) {
 	environments := r.environments[k.PID]
 	if start := r.starts[k.PID]; len(environments) == 0 || start != 0 && k.Start != 0 && start != k.Start {
@@ -180,8 +180,8 @@ func (e *Environment) Account() (Username, *UID) {
 	return e.Username, &e.UID
 }
 
-// Account is the process's, as in findings: Reported, with the environment's name if the host has none. Hosts that
-// report no uids (1.4.3) have that of the claimed environment; nil for none.
+// Account is the process's, as in findings: Reported, with the environment's name if the host has none. Hosts without
+// uids (1.4.3) have the claimed environment's; nil for none.
 func (p *Process) Account(claimed *Environment) (Username, *UID) {
 	user, uid := p.Reported()
 	name, owner := claimed.Account()

@@ -152,8 +152,8 @@ func (d *Date) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Memory is an amount of memory: whole bytes, or with a unit b, k, m, g (1000s) or ki, mi, gi (1024s). It keeps its
-// text, so that state files don't change. The zero Memory is unknown, not 0 bytes.
+// Memory is whole bytes, or has a unit b, k, m, g (1000s) or ki, mi, gi (1024s). It keeps its text, so that state files
+// don't change. The zero Memory is unknown, not 0 bytes.
 type Memory struct {
 	text  string
 	bytes int64

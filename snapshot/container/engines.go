@@ -22,8 +22,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ask asks an engine's API on a unix socket. The error is ErrNotFound if the engine has no such container, and
-// fs.ErrNotExist if there is no such engine.
+// ask asks an engine's API on a socket. The error is ErrNotFound without such a container, fs.ErrNotExist without
+// engine.
 func ask(ctx context.Context, socket, method, path string) ([]byte, error) {
 	const maxHeader, maxAnswer = 64 << 10, 4 << 20 // bytes
 	if _, err := os.Stat(socket); err != nil {
@@ -182,8 +182,8 @@ func (e Engines) Inspect(ctx context.Context, place proc.Cgroup) (Details, error
 // ErrNoEngine means that no engine with an API has the container: none can stop it.
 var ErrNoEngine = errors.New("no container engine that could stop it answers on its socket")
 
-// Stop lets the engine stop a container: stop signal, grace, SIGKILL. After an error other than ErrNotFound and
-// ErrNoEngine it is unknown whether it stops.
+// Stop has the engine send its stop signal and, after grace, SIGKILL. After an error other than ErrNotFound and
+// ErrNoEngine the result is unknown.
 func (e Engines) Stop(ctx context.Context, place proc.Cgroup, grace time.Duration) error {
 	path := fmt.Sprintf("/containers/%s/stop?t=%d", url.PathEscape(place.ID), (grace+time.Second-1)/time.Second)
 	result := ErrNoEngine

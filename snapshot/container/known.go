@@ -24,8 +24,7 @@ const (
 	maxAgeWithoutInit = 30 * time.Second // without a first process, which shows that another container has its place
 )
 
-// recall returns what is known about the containers of processes, and which to ask about: true if a user may have made
-// the cgroup.
+// recall returns what is known, and what to ask about: true if a user may have made the cgroup.
 func (s *Lookup) recall(members []ContainedProcess, now time.Time) (
 	wanted map[proc.Cgroup]bool, entries map[proc.Cgroup]*knownContainer,
 ) {
@@ -134,8 +133,8 @@ func (m *ContainedProcess) inspectable() bool {
 	return m.Place.ID != "" && m.Place.ID != snapshot.UnnamedContainer && m.Place.Runtime != proc.Apptainer
 }
 
-// ofUser says that a user may have made the cgroup or the user namespace, but not who: with root's engine, one can make
-// a container below another's slice, or a namespace in it as any uid.
+// ofUser says that a user may have made the cgroup or the user namespace, but not who: in root's engine, one can put a
+// container below another's slice, and be any uid in it.
 func (m *ContainedProcess) ofUser() bool { return m.Rootless || m.Place.Delegated }
 
 func (m *ContainedProcess) info(e *knownContainer) *snapshot.ContainerInfo {

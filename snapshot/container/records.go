@@ -63,8 +63,7 @@ func WriteRecord(run string, r Record) error {
 	return recordNote(r.ID).Put(d, r)
 }
 
-// ReadRecord reads a container's record, if only root can have written it. The error is fs.ErrNotExist if there is
-// none; any other one means unknown.
+// ReadRecord reads a record that only root can have written. An error other than fs.ErrNotExist means unknown.
 func ReadRecord(run, id string) (Record, error) {
 	if !IsID(id) {
 		return Record{}, errNoID
@@ -72,8 +71,9 @@ func ReadRecord(run, id string) (Record, error) {
 	return recordNote(id).Read(RecordsDir(run))
 }
 
-// RemoveRecord removes a container's record, as root. If same isn't nil, the record must be about the same process: a
-// restarted container keeps its record.
+// RemoveRecord removes a record, as root; unless same is nil, only one about the same process, since a restarted
+// container keeps its record.
+// process.
 func RemoveRecord(run, id string, same *Record) error {
 	if !IsID(id) {
 		return errNoID
@@ -164,8 +164,8 @@ func (r *Record) check() error {
 // IsID says whether a text can be a container's ID, and a file's name: 64 hexadecimal digits in lower case.
 func IsID(id string) bool { return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == "" }
 
-// RunningInits knows which processes keep environments of other users alive: recorded inits of containers. It reads the
-// records only after a change, and is safe for concurrent use.
+// RunningInits knows the recorded inits, which keep environments of other users alive. It reads the records only after
+// a change, and is safe for concurrent use.
 type RunningInits struct {
 	Run string
 
@@ -204,7 +204,7 @@ func initsIn(run string) (inits []Record) {
 }
 
 // PruneRecords removes, as root, the records of containers whose init has ended, as after a SIGKILL of the runtime.
-// start returns the start time of a process, 0 for none; ok is false if unknown.
+// start returns a process's start time, 0 for none; ok is false if unknown.
 func PruneRecords(run string, start func(snapshot.PID) (_ snapshot.StartTime, ok bool)) error {
 	ids, err := ListRecords(run)
 	for _, id := range ids {

@@ -57,8 +57,8 @@ const (
 	maxParallel = 8                // questions to engines at the same time
 )
 
-// Look finds out about the containers of processes, in their order: nil unless root's or rootless. It takes at most
-// twice Wait; what it can't find out is Unknown, and the next look continues.
+// Look returns the containers of processes in order: nil unless root's or rootless. It takes at most twice Wait; what
+// it can't find out is Unknown, and the next look continues.
 func (s *Lookup) Look(ctx context.Context, members []ContainedProcess) []*snapshot.ContainerInfo {
 	now := s.Now()
 	wanted, entries := s.recall(members, now)
@@ -101,8 +101,8 @@ func (s *Lookup) ask(
 	s.keep(wanted, entries, now)
 }
 
-// askAll finds out about the containers in cgroups of users, or about all others. It asks engines until asking ends,
-// and reads records until reading ends.
+// askAll asks about the containers in cgroups of users, or about all others: engines until asking ends, and records
+// until reading ends.
 func (s *Lookup) askAll(asking, reading context.Context, wanted map[proc.Cgroup]bool, ofUsers bool,
 	found map[proc.Cgroup]*knownContainer,
 ) (inTime int) {
@@ -192,8 +192,8 @@ type Running struct {
 // ErrNotInit means that a process is not, or no longer, the first one of a container of root's.
 var ErrNotInit = errors.New("it is not the first process of a container")
 
-// Init returns the container whose first process this is now. Its error wraps ErrNotInit, or one of Engines.Inspect or
-// package proc.
+// Init returns the container whose first process this is now. The error wraps ErrNotInit, or is of Inspect or package
+// proc.
 func (s *Lookup) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 	const askInit = 5 * time.Second // to ask an engine about a container to stop
 	h, err := s.Proc.Open(pid)
@@ -225,8 +225,8 @@ func (s *Lookup) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 	return Running{place: m.Place, Text: process.ContainerName()}, nil
 }
 
-// Stop lets the engine stop a container, and waits. The caller makes sure that Init's process is still its first one.
-// The error wraps one of Engines.Stop.
+// Stop waits until the engine has stopped a container. The caller makes sure that Init's process is still its first
+// one. The error wraps one of Engines.Stop.
 func (s *Lookup) Stop(ctx context.Context, r Running, grace time.Duration) error {
 	if err := s.Engines.Stop(ctx, r.place, grace); err != nil {
 		return fmt.Errorf("stop %s: %w", r.Text, err)

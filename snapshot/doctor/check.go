@@ -102,8 +102,8 @@ type Check struct {
 // Unsure is the cause of a check that could not be made.
 const Unsure Cause = "unsure"
 
-// If is a row of a table for First: the finding if it holds, else an empty Check. The cause decides the status and the
-// next step; without a cause all is in order.
+// If is a row of a table for First: an empty Check unless it holds. The cause decides the status and the next step;
+// without a cause all is in order.
 func If(holds bool, cause Cause, format string, args ...any) Check {
 	if !holds {
 		return Check{}
@@ -228,8 +228,8 @@ const MaxDocument = 256 << 10
 // ErrInvalid is wrapped by errors about an invalid document.
 var ErrInvalid = errors.New("not a document of genv doctor")
 
-// Decode reads the document of a host, which may be hostile. Only facts that a host knows itself count: a controller's
-// checks are dropped, and next steps follow from causes. Texts are bounded.
+// Decode reads the document of a host, which may be hostile: it drops a controller's checks, takes next steps from
+// causes, and bounds texts.
 func Decode(data []byte) (*HostDocument, error) {
 	if len(data) > MaxDocument {
 		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrInvalid, MaxDocument)

@@ -17,8 +17,8 @@ import (
 
 const initialPID = 0xEFFFFFFC // the inode of the initial PID namespace (PROC_PID_INIT_INO of include/linux/proc_ns.h)
 
-// CheckNamespace judges genv's PID namespace by its inode; 0 is unknown. refusal says why its PIDs may differ from
-// those in the state files.
+// CheckNamespace judges genv's PID namespace. inode 0 is unknown; refusal says why its PIDs may not be the state
+// files'.
 func CheckNamespace(inode uint64, refusal string) Check {
 	return Judge(PIDNamespace, fmt.Sprintf("PID namespace %d, that of the state files", inode),
 		If(inode == 0, Unsure, "/proc doesn't show the PID namespace"),
@@ -26,8 +26,7 @@ func CheckNamespace(inode uint64, refusal string) Check {
 		If(inode == initialPID, "", "the initial PID namespace"))
 }
 
-// CheckServices judges genv's units by the output of `systemctl show`: lines KEY=VALUE, with an empty line between
-// units.
+// CheckServices judges genv's units by `systemctl show`: lines KEY=VALUE, with an empty line between units.
 func CheckServices(output string, err error) Check {
 	var found []Check
 	known := false
@@ -234,8 +233,8 @@ func (g *GuardState) shown() string {
 	return "the guard is " + strings.TrimSuffix(string(g.Mode)+": "+g.Reason, ": ")
 }
 
-// CheckKernel judges whether the kernel can guard devices, by a BPF program on cgroup2 with a ring buffer (Linux 5.8).
-// mounts is the text of /proc/self/mounts, and bpf says whether the kernel has bpf(2).
+// CheckKernel judges whether the kernel can guard devices: by a BPF program on cgroup2 with a ring buffer (Linux 5.8).
+// mounts is the text of /proc/self/mounts, bpf whether the kernel has bpf(2).
 func CheckKernel(release, mounts string, bpf bool) Check {
 	var major, minor int
 	parsed, _ := fmt.Sscanf(release, "%d.%d", &major, &minor) // such as 6.1.0-18-amd64
@@ -252,8 +251,7 @@ func CheckKernel(release, mounts string, bpf bool) Check {
 		If(cgroup2 == "", "no-cgroup2", "%s, without cgroup2", seen))
 }
 
-// CheckGuard judges whether the guard obeys its order; a host knows no policy. kernel is the result of CheckKernel, and
-// g is nil if the guard's state is unknown.
+// CheckGuard judges whether the guard obeys its order; a host knows no policy. g is nil if the guard is unknown.
 func CheckGuard(kernel Check, g *GuardState) Check {
 	if g == nil {
 		return kernel

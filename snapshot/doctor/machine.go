@@ -211,8 +211,8 @@ func read(dir *folder.Folder, f FileFacts) FileFacts {
 	return f
 }
 
-// holder names the process that has held the lock of the state files for about 2 s; empty for none. It asks for a
-// shared lock, which blocks no other reader.
+// holder names the process that holds the lock of the state files for about 2 s; empty for none. It asks for a shared
+// lock, which blocks no other reader.
 func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 	file, st, err := dir.OpenFile(lockName, maxStateFile)
 	if err != nil {

@@ -55,8 +55,7 @@ func Devices(list []BusDevice) []snapshot.Device {
 	return devices
 }
 
-// Visible returns the published devices, with what nvidia-smi shows this process of them: by UUID, since it may number
-// them from 0. It shows nothing of hidden ones.
+// Visible returns the published devices with what nvidia-smi shows of them: by UUID, since it may number from 0.
 func Visible(known []BusDevice, seen []nvidiasmi.GPU) (list []nvidiasmi.GPU, hidden []snapshot.DeviceIndex) {
 	for _, d := range known {
 		g := nvidiasmi.GPU{Device: snapshot.Device{UUID: d.UUID, Unified: d.Unified}}
@@ -73,8 +72,8 @@ func Visible(known []BusDevice, seen []nvidiasmi.GPU) (list []nvidiasmi.GPU, hid
 	return list, hidden
 }
 
-// Identified adds address and minor from the driver's /proc folder to the devices of root's nvidia-smi. It matches them
-// by UUID, never by position: a guard that confused two minors would close the wrong GPU.
+// Identified adds address and minor from the driver's /proc folder. It matches UUIDs, never positions: a guard that
+// confused two minors would close the wrong GPU.
 func Identified(found []snapshot.Device, driver []BusDevice) []BusDevice {
 	list := make([]BusDevice, len(found))
 	for i, d := range found {
@@ -101,8 +100,8 @@ func UUIDs(list []BusDevice, indices []snapshot.DeviceIndex) (uuids []snapshot.G
 	return uuids, true
 }
 
-// WithMissing adds GPUs of the driver that nvidia-smi doesn't list, and identifies those that it only reports as lost.
-// If their numbers are equal, so is their order.
+// WithMissing adds GPUs that only the driver lists, and identifies those that nvidia-smi only reports as lost: in the
+// driver's order, if they are as many.
 func WithMissing(list []nvidiasmi.GPU, driver []BusDevice) []nvidiasmi.GPU {
 	nameless := func(g *nvidiasmi.GPU) bool { return g.Failed && g.UUID == "" && g.Address == "" }
 	var unnamed []*nvidiasmi.GPU
@@ -191,8 +190,7 @@ func (s *guardStatus) endedWithKeeper(processes proc.FS) bool {
 }
 
 // Guarded says whether a guard is on. Programs then name devices by UUID, since a user's nvidia-smi and CUDA number
-// only those that the guard lets through. An invalid file of root's counts as a guard: names by UUID are also right
-// without one.
+// only those that it lets through. An invalid file counts as a guard: UUIDs are also right without one.
 func (s Catalog) Guarded(now time.Time) bool {
 	if s.Run == "" {
 		return false

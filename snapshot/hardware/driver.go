@@ -18,8 +18,8 @@ import (
 // ErrGarbled means that neither the driver nor root's genv writes such a file.
 var ErrGarbled = errors.New("not understood")
 
-// Count is the number of the driver's GPUs, excluded ones included; 0 if unknown. It is cheap. proc is the mount point
-// of /proc; empty for /proc.
+// Count counts the driver's GPUs, also excluded ones; 0 if unknown. It is cheap. proc is /proc's mount point; "" for
+// /proc.
 func Count(proc string) int {
 	entries, err := os.ReadDir(folderIn(proc))
 	if err != nil {
@@ -33,8 +33,8 @@ const driverFolder = "driver/nvidia/gpus" // below /proc, with a folder for each
 func folderIn(proc string) string { return filepath.Join(cmp.Or(proc, "/proc"), driverFolder) }
 
 // FromDriver lists the GPUs in the driver's /proc folder: index (in bus order), address, minor, name, and UUID if
-// known. Like nvidia-smi it omits excluded ones (NVreg_ExcludedGpus). proc is the mount point of /proc; empty for
-// /proc. The error is fs.ErrNotExist without a driver; after any other, such as ErrGarbled, nothing is known.
+// known. Like nvidia-smi it omits excluded ones (NVreg_ExcludedGpus). proc is as for Count. The error is fs.ErrNotExist
+// without a driver; after any other, such as ErrGarbled, nothing is known.
 func FromDriver(proc string) ([]BusDevice, error) {
 	const maxInformation = 64 << 10 // bytes of a file of the driver, which has a dozen lines
 	entries, err := os.ReadDir(folderIn(proc))
@@ -77,8 +77,7 @@ type information struct {
 	at       [4]uint64 // Address
 }
 
-// parseInformation parses lines "Key: value", and ignores unknown keys, which differ between versions of the driver.
-// All versions in use write a minor.
+// parseInformation parses lines "Key: value". Keys differ between versions of the driver, but all in use write a minor.
 func parseInformation(data []byte) (information, error) {
 	var info information
 	for line := range strings.Lines(string(data)) {
@@ -147,8 +146,7 @@ func parseAddress(address string) (at [4]uint64, err error) {
 	return at, nil
 }
 
-// SameAddress compares addresses of the PCI bus: nvidia-smi writes more digits than the driver's /proc folder, and
-// capital ones.
+// SameAddress compares PCI addresses: nvidia-smi writes more digits than the driver's /proc folder, and capital ones.
 func SameAddress(a, b string) bool {
 	x, err := parseAddress(a)
 	y, otherErr := parseAddress(b)

@@ -52,8 +52,8 @@ type published struct {
 	Devices []BusDevice `json:"devices"`
 }
 
-// Publish writes root's list to devices.json in dir for all users, unless it is there already. It creates a missing
-// folder, readable for all. An error leaves the old list.
+// Publish writes root's list to devices.json in dir for all users if it is new, and creates a missing dir. An error
+// leaves the old list.
 func Publish(dir string, list []BusDevice) error {
 	if err := checkDistinct(list); err != nil {
 		return err
@@ -71,8 +71,8 @@ func same(a, b []BusDevice) bool {
 	return err == nil && otherErr == nil && bytes.Equal(x, y)
 }
 
-// Read returns the list published in dir, if only root (or the caller, on a simulated host) can have written it. After
-// an error (ErrNotPublished, ErrGarbled or folder.ErrUnsafe) the devices are unknown, not zero.
+// Read returns the list in dir, if only root (or the caller, on a simulated host) can have written it. After an error
+// (ErrNotPublished, ErrGarbled or folder.ErrUnsafe) the devices are unknown, not zero.
 func Read(dir string) ([]BusDevice, error) {
 	p, err := devicesNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -135,8 +135,8 @@ func (s Catalog) HasNodes() bool {
 // Restricted says whether nvidia-smi may show this process only some devices, and number them differently.
 func (s Catalog) Restricted(now time.Time) bool { return s.Contained || !s.Root && s.Guarded(now) }
 
-// Known lists devices without nvidia-smi: those published by root, else those of the driver's /proc folder, with
-// unknown memory. The error may wrap ErrNotPublished.
+// Known lists devices without nvidia-smi: root's list, else the driver's /proc folder, which lacks memory. The error
+// may wrap ErrNotPublished.
 func (s Catalog) Known() ([]BusDevice, error) {
 	if s.Run == "" {
 		return FromDriver(s.Proc)
@@ -151,8 +151,8 @@ func (s Catalog) Known() ([]BusDevice, error) {
 	return nil, err
 }
 
-// Publish publishes the devices found by root's nvidia-smi, unless the driver's /proc folder doesn't know them, as in a
-// simulation. It does nothing for other users.
+// Publish publishes the devices of root's nvidia-smi, unless the driver's /proc folder lacks them, as in a simulation.
+// For other users it does nothing.
 func (s Catalog) Publish(found []snapshot.Device) error {
 	if !s.Root || s.Run == "" {
 		return nil

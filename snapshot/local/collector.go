@@ -50,15 +50,15 @@ type StateFiles interface {
 	Folder() (id string, owned *bool, err error)
 }
 
-// Collector collects snapshots of this machine, and caches what rarely changes. It is safe for concurrent use once its
-// exported fields are set.
+// Collector collects snapshots, and caches what rarely changes. Set its fields before use; it is safe for concurrent
+// use.
 type Collector struct {
 	SMI        SMI
 	Proc       proc.FS // the zero FS is /proc
 	StateFiles StateFiles
 	Hardware   hardware.Catalog // published by root; an empty Proc means Proc
-	// DeviceListTTL is how long devices are cached, with measurements such as UsedMemory; 0 disables the cache. If a
-	// process uses an unlisted device, the list is read at once.
+	// DeviceListTTL is how long devices are cached, with measurements such as UsedMemory; 0 for never. A process on an
+	// unlisted device causes a new list.
 	DeviceListTTL time.Duration
 	Now           func() time.Time // the clock for the caches
 	Brief         bool             // omits Container, Command and StateFolder, which the 1.4.3 format lacks

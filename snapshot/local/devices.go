@@ -66,8 +66,7 @@ func (c *Collector) readAll(ctx context.Context, oldest time.Duration, l *device
 	return nil
 }
 
-// devicesFor returns the cached list if it is younger than measured and has each device in usage that nvidia-smi knows;
-// else a new one.
+// devicesFor returns the cached list if it is younger than measured and lacks no device in usage; else a new one.
 func (c *Collector) devicesFor(ctx context.Context, usage *nvidiasmi.Usage, measured, oldest time.Duration,
 ) (*deviceList, error) {
 	if l := c.cached().devices; l != nil {
@@ -146,7 +145,7 @@ func (l *deviceList) uuids() map[snapshot.DeviceIndex]snapshot.GPUUUID {
 	return uuids
 }
 
-// areRegistered says whether exactly these devices are registered, and as the GPUs in root's note if this process keeps
+// areRegistered says whether exactly these devices are registered, with the UUIDs of root's note if this process keeps
 // it. A device of unknown memory can't be registered.
 func (l *deviceList) areRegistered(files *state.Files) bool {
 	left := make(map[snapshot.DeviceIndex]*snapshot.Device, len(files.Devices))

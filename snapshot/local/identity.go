@@ -35,8 +35,8 @@ func runOf(stat proc.Stat) proc.Stat {
 	return proc.Stat{Start: stat.Start, EnvAddress: stat.EnvAddress, Name: stat.Name}
 }
 
-// processDetails are cached: they take longest to read, and rarely change while a process runs the same program under
-// the same parent and uid.
+// processDetails take longest to read, and rarely change while a process runs the same program under the same parent
+// and uid.
 type processDetails struct {
 	run       proc.Stat // by runOf
 	parent    snapshot.PID
@@ -194,8 +194,8 @@ func (o *observer) awaitAccount(uid snapshot.UID) (snapshot.UID, error) {
 	return account, err
 }
 
-// claim returns the cached claim of the same program, or reads it. If the account's quota is used up, the last claim
-// counts for any program: otherwise renaming a process could make it unknown.
+// claim returns the cached claim of the same program, or reads it. If the quota is used up, the last claim counts for
+// any program: else renaming a process could make it unknown.
 func (o *observer) claim(h *proc.Handle, stat proc.Stat) (environClaim, error) {
 	now := runOf(stat)
 	last, known := o.before.claims[h.PID]

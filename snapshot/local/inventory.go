@@ -28,8 +28,8 @@ func (c *Collector) hardware() hardware.Catalog {
 	return s
 }
 
-// ListDevices lists the devices to register: nvidia-smi's, or for users on a guarded host those published by root. The
-// error is nvidia-smi's, hardware.ErrNotPublished or ErrIncomplete.
+// ListDevices lists the devices to register: nvidia-smi's, or root's list for users on a guarded host. The error is
+// nvidia-smi's, hardware.ErrNotPublished or ErrIncomplete.
 func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) {
 	if c.hardware().Restricted(c.Now()) {
 		return c.published()
@@ -49,8 +49,8 @@ func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) 
 	return c.complete(devices, registered)
 }
 
-// complete returns the devices to register. If nvidia-smi lists fewer than the driver has, root keeps the registration
-// of the others; other users get ErrIncomplete.
+// complete returns the devices to register. Root keeps the registration of devices that only the driver lists; other
+// users get ErrIncomplete.
 func (c *Collector) complete(devices *deviceList, registered []snapshot.Device) ([]snapshot.Device, error) {
 	source := c.hardware()
 	if source.Restricted(c.Now()) {
@@ -71,8 +71,7 @@ func (c *Collector) complete(devices *deviceList, registered []snapshot.Device) 
 	return found, nil
 }
 
-// published returns the devices published by root. The driver's /proc folder doesn't know their memory, without which
-// they can't be registered.
+// published returns root's list. The driver's /proc folder lacks the memory, without which devices can't be registered.
 func (c *Collector) published() ([]snapshot.Device, error) {
 	known, err := c.hardware().Known()
 	if err != nil {

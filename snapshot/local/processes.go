@@ -20,8 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// observe reads the processes on devices from /proc or the cache. Hidden processes are an error for a Brief look, which
-// can't report them.
+// observe reads the processes on devices. Hidden ones are an error for a Brief look, which can't report them.
 func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices *deviceList, before processCache,
 ) (*observer, []observation, []string, error) {
 	used, warnings := usage.Processes(devices.index)
@@ -113,8 +112,8 @@ func (c *Collector) askAboutContainers(ctx context.Context, o *observer, seen []
 	}
 }
 
-// prove finds out which processes have, or had, a device node open; only a finished search shows that there is none. It
-// begins with processes of few files, and takes equal ones in random order.
+// prove finds processes that have, or had, a device node open; only a finished search shows that there is none. It
+// begins with processes of few files, equal ones in random order.
 func (o *observer) prove(seen []observation) {
 	order, files := rand.Perm(len(seen)), make([]int64, len(seen))
 	for i := range seen {
@@ -147,8 +146,7 @@ func accountOf(p *snapshot.Process) (a proc.QuotaKey) {
 	return a
 }
 
-// findHolders finds, for each process without a node, an unlisted process of the same user with a node open, which may
-// be the one that computes.
+// findHolders finds, for processes without a node, an unlisted process of the same user with one, which may compute.
 func (o *observer) findHolders(seen []observation) {
 	listed, missing := make(map[snapshot.PID]bool), make(map[snapshot.UID][]*snapshot.Process)
 	for i := range seen {
@@ -176,8 +174,8 @@ func (o *observer) findHolders(seen []observation) {
 	}
 }
 
-// mayDraw says whether a process may belong to a desktop: it has a node of /dev/dri open, or another process of its
-// account draws. True may be unknown.
+// mayDraw says whether a process may be a desktop's: it has a node of /dev/dri open, or another process of its account
+// draws. True also means unknown.
 func (o *observer) mayDraw(p *snapshot.Process, drawing map[snapshot.PID]snapshot.ProcessType) bool {
 	const majorDRI = 226 // the major number of the nodes in /dev/dri (Documentation/admin-guide/devices.txt)
 	for pid := range drawing {
@@ -194,8 +192,8 @@ var (
 	errNoAccount    = errors.New("the account of the process is unknown")
 )
 
-// resolve finds the environments of processes in the state files, which are read after the processes. With readErr, or
-// with PIDs of another namespace, only the environ counts.
+// resolve finds the environments in the state files, which were read after the processes. With readErr, or PIDs of
+// another namespace, only the environ counts.
 func (o *observer) resolve(seen []observation, files state.Files, readErr error) ([]snapshot.Process, []string) {
 	if readErr != nil || files.LivenessUnknown {
 		readErr, files = errNoStateFiles, state.Files{}
@@ -295,8 +293,8 @@ type readAncestor struct {
 	unread error
 }
 
-// verify returns proc.ErrGone for an ancestor that has ended since. A session's leader, whose start time is unknown,
-// keeps its PID for as long as the session lasts.
+// verify returns proc.ErrGone for an ended ancestor. The leader of a session, whose start time is unknown, keeps its
+// PID as long as the session lasts.
 func (o *observer) verify(a proc.ID) error {
 	stat, err := o.fs.Stat(a.PID)
 	if err == nil && a.Start != 0 && stat.Start != a.Start {
@@ -346,8 +344,8 @@ func (o *observer) claimOf(a proc.ID) (snapshot.EnvID, error) {
 	return eid, err
 }
 
-// dropped makes the environment of a process unknown if it is in no file any more, although root saw it for that user:
-// genv 1.4.3 drops it with its shell, even with jobs, and any user can replace shared files. It returns a warning.
+// dropped makes environments unknown that are in no file any more, although root saw them for that user: genv 1.4.3
+// drops them with their shells, even with jobs, and any user can replace shared files. It returns a warning.
 func dropped(s *snapshot.Snapshot, files *state.Files) []string {
 	found := 0
 	for i := range s.Processes {

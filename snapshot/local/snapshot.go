@@ -26,9 +26,9 @@ type Age struct {
 	Until    time.Time     // when to stop waiting; zero for the end of the context
 }
 
-// Snapshot collects a snapshot with the processes in the order of PIDs. An error, of nvidiasmi or the context, means
-// that nothing is known. If the state files can't be read, attachments are unknown (see Device.Unidentified); for a
-// Brief snapshot, which can't express that, it is an error.
+// Snapshot collects a snapshot with processes sorted by PID. An error, of nvidiasmi or the context, means that nothing
+// is known. If the state files can't be read, attachments are unknown (see Device.Unidentified); for a Brief snapshot,
+// which can't express that, it is an error.
 func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	return c.SnapshotWithin(ctx, Age{Measured: c.DeviceListTTL})
 }
@@ -250,8 +250,7 @@ func (c *Collector) Devices(ctx context.Context) ([]snapshot.Device, []string, e
 	return files.Devices, fileWarnings(files), nil
 }
 
-// readFiles reads the state files, and registers the devices if they differ. Errors about the files wrap
-// errNoStateFiles.
+// readFiles also registers the devices if they differ. Errors about the files wrap errNoStateFiles.
 func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.Files, error) {
 	files, err := c.StateFiles.Read(ctx)
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {

@@ -186,8 +186,8 @@ func Services(nsswitch, database string) (services []string) {
 	return services
 }
 
-// Answering returns an error if a directory service can't be asked, which getent(1) reports like a missing entry. It
-// asks for number 0, which is in the files, behind services that end the search if they don't answer.
+// Answering returns an error if a directory service is down, which getent(1) reports like a missing entry. It asks for
+// number 0, which is in the files, behind services that end the search if they don't answer.
 func Answering(ctx context.Context, database string, directories []string) error {
 	if len(directories) == 0 {
 		return nil

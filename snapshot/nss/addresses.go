@@ -39,8 +39,8 @@ func NewResolver() *Resolver {
 	return &Resolver{places: make(chan struct{}, maxResolving), answers: map[string]resolved{}}
 }
 
-// Addresses returns those of a host, or an address itself, in the order in which to try them. The network is ip, ip4 or
-// ip6. The error is Go's resolver's.
+// Addresses returns a host's addresses, or an address itself, in the order to try. network is ip, ip4 or ip6. The error
+// is Go's resolver's.
 func (r *Resolver) Addresses(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	found, err := r.find(ctx, network, host)
 	var usable []netip.Addr

@@ -145,8 +145,7 @@ func (g *GroupMembers) Refresh(ctx context.Context) {
 	g.ask(ctx, cmp.Or(ready, g.lost()), g.people, people, g.gidsOf)
 }
 
-// lost is an error if a known group that was wanted in the last hour isn't found: `id -G` omits it, and people may
-// still be in it.
+// lost is an error if a known group of the last hour isn't found: `id -G` omits it, and people may still be in it.
 func (g *GroupMembers) lost() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -95,8 +95,8 @@ func (u *Usage) Unreported(devices []snapshot.Device) (indices []snapshot.Device
 	return indices
 }
 
-// AppsArgs returns the arguments for ParseApps. They don't ask for names of processes: a user can put a newline and a
-// line about another user's process into a name.
+// AppsArgs returns the arguments for ParseApps. They omit names of processes: a user can put a newline and a line about
+// another user's process into one.
 func AppsArgs() []string {
 	return []string{"--query-compute-apps=gpu_uuid,pid,used_gpu_memory", "--format=csv,noheader,nounits"}
 }
@@ -108,8 +108,8 @@ func (q *Querier) Apps(ctx context.Context, oldest time.Duration) (Usage, error)
 	return usage, err
 }
 
-// ParseApps parses the answer for AppsArgs. A row that it doesn't understand may be any process on its GPU, or on any
-// GPU. The error is an *ExitError.
+// ParseApps parses the answer for AppsArgs. An invalid row may be any process on its GPU, or on any. The error is an
+// *ExitError.
 func ParseApps(out RunResult) (Usage, error) {
 	a := sortLines(out)
 	usage := Usage{Lost: len(a.lost)}
@@ -145,8 +145,7 @@ func ParseApps(out RunResult) (Usage, error) {
 	return usage, nil
 }
 
-// Processes groups the lines by process in the order of PIDs, each with its devices in the order of indices. Usage of
-// unknown devices becomes a warning.
+// Processes groups the lines by PID, each with its devices by index. Usage of unknown devices becomes a warning.
 func (u *Usage) Processes(indices map[snapshot.GPUUUID]snapshot.DeviceIndex) ([]snapshot.Process, []string) {
 	var warnings []string
 	for _, gpu := range u.NotListed {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Details is the answer of `nvidia-smi -q -x`: which processes draw, and which MIG instances they use. It contains
-// names of processes, into which users can put any lines: it may only spare processes.
+// Details is the answer of `nvidia-smi -q -x`. It contains names of processes, into which users can put any lines: it
+// may only spare processes.
 type Details struct {
 	Instances map[snapshot.GPUUUID][]InstanceDetails // in the order of `nvidia-smi -L`
 	Drawing   map[snapshot.PID]snapshot.ProcessType  // of processes that draw, on any GPU
@@ -47,8 +47,8 @@ func ParseDetails(out RunResult) (Details, error) {
 	return Details{Instances: parseInstances(rest), Drawing: drawing(rest)}, nil
 }
 
-// drawing reads the document as text. In XML a name could hide another process in a comment. In text a name can only
-// add lines: the PID and the type come before it.
+// drawing reads text: in XML, a name could hide another process in a comment. In text, a name can only add lines, since
+// the PID and the type come before it.
 func drawing(document []byte) map[snapshot.PID]snapshot.ProcessType {
 	types := make(map[snapshot.PID]snapshot.ProcessType)
 	for _, m := range regexp.MustCompile(`<pid>([0-9]+)</pid>\s*<type>(C\+G|G)</type>`).FindAllSubmatch(document, -1) {
@@ -117,8 +117,8 @@ func withoutNames(document []byte) []byte {
 	return rest
 }
 
-// Divide adds the MIG instances of GPUs that may have unknown ones, and attributes their usage to the GPUs. Only
-// `nvidia-smi -L` lists instances: list asks for them (ParseList), and ask for the details to return.
+// Divide adds MIG instances where some may be unknown, and attributes their usage to GPUs. Only `nvidia-smi -L` lists
+// instances: list asks for them (ParseList), and ask for the details to return.
 func (l *Listing) Divide(usage *Usage, list func() ([]snapshot.Device, error), ask func() (Details, error),
 ) (details Details) {
 	if l.mayLackInstances(usage) {

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// GPU is a GPU in a row or remark of nvidia-smi, without attachments. It is Unidentified if nvidia-smi contradicts
-// itself about its identity. Only Divide sets Instances.
+// GPU is a GPU in a row or remark, without attachments. It is Unidentified if nvidia-smi contradicts itself about it.
+// Only Divide sets Instances.
 type GPU struct {
 	snapshot.Device
 	Address     string // on the PCI bus, if the driver names a lost GPU by it
@@ -168,7 +168,7 @@ func isVersion(s string) bool { return len(s) < 32 && strings.Trim(s, ".01234567
 const maxIndex = 1023 // the limit of the 1.4.3 codec, and more than any machine has
 
 // parseGPU parses a line for DevicesArgs. The name may contain commas. A row begins with a number or a text in
-// brackets. A row that is cut only proves that the GPU is there.
+// brackets; if cut, it only proves that the GPU is there.
 func parseGPU(line string, modes []string) (g GPU, isRow bool) {
 	const columns = 8 // with what follows the power as one
 	fields := strings.SplitN(line, ",", columns)
@@ -243,8 +243,8 @@ func place(rows, lost []GPU) []GPU {
 	return rows
 }
 
-// withoutDuplicates keeps one GPU of each index, and marks GPUs with duplicate indices or UUIDs: nothing can be
-// attributed to them.
+// withoutDuplicates keeps one GPU of each index, and marks those with duplicate indices or UUIDs: nothing is attributed
+// to them.
 func withoutDuplicates(rows []GPU) []GPU {
 	uuids, indices := make(map[snapshot.GPUUUID]int), make(map[snapshot.DeviceIndex]int)
 	for i := range rows {
@@ -279,8 +279,8 @@ func (q *Querier) List(ctx context.Context, oldest time.Duration) ([]snapshot.De
 	return list, err
 }
 
-// ParseList parses the answer of `nvidia-smi -L`. It ignores remarks, and lines under a device that aren't a MIG
-// instance, which may have no known UUID. An error is an *ExitError: no device is listed.
+// ParseList parses the answer of `nvidia-smi -L`. It ignores remarks, and lines under a device without a MIG instance,
+// whose UUID may be unknown. An error is an *ExitError: no device is listed.
 func ParseList(out RunResult) ([]snapshot.Device, error) {
 	a := sortLines(out)
 	var devices []snapshot.Device

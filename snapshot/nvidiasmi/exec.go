@@ -18,14 +18,13 @@ import (
 
 const maxOutput = 8 << 20 // bytes of one call's output: about 100,000 processes
 
-// Exec runs the program at Path (see Find) in its own process group: Ctrl-C at the terminal does not reach it, and the
-// context's end also kills its children. It sets LC_ALL=C for English texts, and GENV_BYPASS=1, with which genv's shim
-// runs the real nvidia-smi.
+// Exec runs the program at Path (see Find) in its own process group: Ctrl-C does not reach it, and the context's end
+// also kills its children. It sets LC_ALL=C for English texts, and GENV_BYPASS=1, with which genv's shim runs the real
+// one.
 type Exec struct {
 	Path string
-	// Lock is the path of a lock file in a folder of the caller's own, which is created; empty for none. With it,
-	// processes run the program one at a time, and get ErrHung while it hangs in the kernel. DetailsArgs have a lock of
-	// their own, which ends with ".details".
+	// Lock is a lock file in the caller's own folder, which is created; empty for none. With it, processes run the
+	// program one at a time, and get ErrHung while it hangs in the kernel. DetailsArgs have another, plus ".details".
 	Lock string
 }
 
@@ -121,8 +120,8 @@ var devNull = sync.OnceValue(func() *os.File {
 // childTime is how often readAll checks whether the program has ended: a child may keep its output open.
 const childTime = time.Second
 
-// readAll reads until the pipe ends, the program has ended, or the output exceeds maxOutput. A program that continues
-// to print is ended by the closed pipe (SIGPIPE).
+// readAll reads until the pipe or the program ends, or the output exceeds maxOutput. The closed pipe ends a program
+// that continues to print (SIGPIPE).
 func readAll(pipe *os.File, isOver func() bool) []byte {
 	defer pipe.Close()
 	output := make([]byte, 0, 512)
@@ -167,9 +166,9 @@ func Find(path, self string) (string, error) {
 	return "", fmt.Errorf("%w (PATH is %q)", ErrNotInstalled, path)
 }
 
-// acquire takes the lock, and waits for it until shortly before ctx ends. The error is ErrHung, or the cause of ctx. If
-// a lock file can't be created safely, the lock is nil and the program runs without it. The program inherits the file
-// (flock(2)): while it hangs in the kernel it keeps the lock, even if its genv was killed.
+// acquire waits for the lock until shortly before ctx ends. The error is ErrHung, or the cause of ctx. Without a safe
+// lock file, the lock is nil and the program runs without it. The program inherits the file (flock(2)): while it hangs
+// in the kernel it keeps the lock, even if its genv was killed.
 func acquire(ctx context.Context, path string) (*os.File, error) {
 	if path == "" || !ownFolder(filepath.Dir(path)) {
 		return nil, nil
@@ -216,8 +215,7 @@ func ownFolder(dir string) bool {
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
 }
 
-// tryLock takes the lock, or returns its holder. It never removes the file: on a disk, that takes as long as running a
-// program.
+// tryLock takes the lock, or returns its holder. Removing the file from a disk would take as long as running a program.
 func tryLock(path string) (*os.File, lockHolder, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -245,8 +243,7 @@ func note(lock *os.File, pid int, since int64) {
 	_, _ = lock.WriteAt(fmt.Appendf(nil, "%10d %20d\n", pid, since), 0) // it only adds to ErrHung
 }
 
-// release unlocks the file if the program has ended, even if a child has it. Otherwise the lock lasts as long as the
-// program or a child has the file.
+// release unlocks the file of an ended program, even if a child has it; else program and children keep it locked.
 func release(lock *os.File, ended bool) {
 	if lock != nil && ended {
 		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)

@@ -27,8 +27,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Runner runs nvidia-smi. An exit code is not an error. Its errors, of this package or the context, mean that
-// nvidia-smi did not run, or that its output is incomplete.
+// Runner runs nvidia-smi. An error, not an exit code, means that it did not run, or that its output is incomplete.
 type Runner interface {
 	Run(ctx context.Context, args ...string) (RunResult, error)
 }
@@ -73,8 +72,8 @@ func New(runner Runner, timeout time.Duration) *Querier {
 	return q
 }
 
-// query runs nvidia-smi and parses its answer. If no new answer comes until ctx ends, or within the timeout, it takes
-// an earlier one not older than oldest; 0 for none.
+// query runs nvidia-smi and parses its answer. If none comes until ctx ends, or within the timeout, it takes an earlier
+// one not older than oldest; 0 for none.
 func query[T any](ctx context.Context, q *Querier, args []string, oldest time.Duration,
 	parse func(RunResult) (T, error),
 ) (parsed T, at Time, err error) {
@@ -185,9 +184,8 @@ type call struct {
 	reply                // valid then
 }
 
-// Keep lets calls continue, one for each question, until ctx ends when their callers give up, and keeps their answers
-// for the next ones: a slow driver still answers. Call it before the first question. end ends the calls, as far as the
-// kernel allows.
+// Keep lets calls, one for each question, outlast their callers until ctx ends, and keeps their answers for the next
+// ones: a slow driver still answers. Call it before the first question. end ends the calls, if the kernel allows it.
 func (q *Querier) Keep(ctx context.Context) (end func()) {
 	const longestCall = 2 * time.Minute
 	ctx, cancel := context.WithCancel(ctx)
@@ -216,8 +214,8 @@ func WithoutCall(ctx context.Context) context.Context {
 // MayCall is false for a context of WithoutCall.
 func MayCall(ctx context.Context) bool { return ctx.Value(withoutCall{}) == nil }
 
-// ask returns the answer of a call that begins after it; if none comes in time, the last one not older than oldest. The
-// call continues even if ctx has ended already.
+// ask returns the answer of a call that begins after it, else the last one not older than oldest. The call continues
+// even if ctx has ended already.
 func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) reply {
 	asked := time.Now()
 	for {

@@ -14,8 +14,8 @@ const (
 	typesWithin = time.Second // for Set: much less than rules wait for a snapshot
 )
 
-// TypeSource is the part of a *Querier for Types. If no answer comes until ctx ends, one as old as oldest serves. A
-// context of WithoutCall prevents new calls.
+// TypeSource is a *Querier. If no answer comes until ctx ends, one as old as oldest serves. WithoutCall prevents new
+// calls.
 type TypeSource interface {
 	Devices(ctx context.Context, oldest time.Duration) (Listing, error)
 	Details(ctx context.Context, oldest time.Duration) (Details, error)
@@ -40,8 +40,8 @@ type gpuAccount struct {
 	uid snapshot.UID
 }
 
-// maxUntyped is after how many answers an account is known for short processes, which end before nvidia-smi tells their
-// type. Set waits for the types of other new processes.
+// maxUntyped is the number of answers after which an account is known for short processes, which end before nvidia-smi
+// tells their type. Set waits for the types of others.
 const maxUntyped = 3
 
 type gpuUse struct {

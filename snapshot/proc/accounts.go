@@ -61,7 +61,7 @@ var ErrAccountUnknown = errors.New("the account of a subordinate uid is unknown"
 
 var errAsking = fmt.Errorf("%w yet", ErrAccountUnknown)
 
-// Of returns the account of a uid. It doesn't wait for a directory: until that answers, the error wraps
+// Of returns the account of a uid without waiting for a directory: until that answers, the error wraps
 // ErrAccountUnknown, and the result, for quotas, is the first uid of the range, or UnknownAccount.
 func (a *Accounts) Of(uid snapshot.UID) (snapshot.UID, error) {
 	a.mu.Lock()

@@ -26,13 +26,13 @@ type Cgroup struct {
 	Runtime   string // a constant above; empty if the name doesn't show it
 	Path      string // of the container's cgroup, the same for all its processes
 	Delegated bool   // below a user's session or service: a user may have chosen the name
-	// Nested says that another container's cgroup is below it. An engine in this container made that, or a user gave
-	// this one as the parent of a container of root's engine.
+	// Nested says that another container's cgroup is below it. An engine in this container made it, or a user gave this
+	// one as parent to a container of root's engine.
 	Nested bool
 }
 
-// ParsePlace finds the outermost container in /proc/PID/cgroup (cgroups(7), v1, v2 and hybrid) by the names of
-// cgroups. With Cgroup.Delegated they are claims.
+// ParsePlace finds the outermost container in /proc/PID/cgroup (cgroups(7), v1, v2 and hybrid) by names, which are
+// claims if Delegated.
 func ParsePlace(data []byte) Cgroup {
 	for line := range bytes.Lines(data) {
 		// hierarchy:controllers:path; the path may hold colons.
@@ -156,7 +156,7 @@ func systemContainer(parent, name, child string) (id, runtime string) {
 	return apptainer(parent, name)
 }
 
-// machine finds the container of a unit in machine.slice: a scope of systemd-machined, or an instance of a service
+// machine finds the container of a unit in machine.slice: a scope of systemd-machined, or an instance of a service,
 // such as systemd-nspawn@.service.
 func machine(unit, child string) (id, runtime string) {
 	if child == "supervisor" { // systemd-nspawn itself, outside its container
@@ -177,8 +177,8 @@ func machine(unit, child string) (id, runtime string) {
 	return "", ""
 }
 
-// apptainer finds a container of Apptainer or Singularity. With limits (--apply-cgroups and others) its cgroup is named
-// by a PID; a container of `apptainer oci` has a name.
+// apptainer finds Apptainer and Singularity. With limits (--apply-cgroups and others) a PID names the cgroup;
+// containers of `apptainer oci` have a name.
 func apptainer(parent, name string) (id, runtime string) {
 	of, rest := parent, name
 	if scope, isScope := strings.CutSuffix(name, ".scope"); isScope {

@@ -19,9 +19,9 @@ import (
 // (setproctitle).
 var ErrOverwritten = errors.New("the process has overwritten its environment")
 
-// Environ looks up a variable in the environment with which the process was started: a claim of its owner, of any
-// bytes. found is false only if the process certainly started without it. The error is ErrGone or ErrUnreadable; the
-// latter may come with ErrOverwritten, ErrTooLarge and, from a ReaderProcess, ErrStalled or ErrNotRead.
+// Environ looks up a variable of the environment with which the process started: a claim of its owner, of any bytes.
+// found is false only if it certainly started without it. The error is ErrGone or ErrUnreadable; the latter may come
+// with ErrOverwritten, ErrTooLarge and, from a ReaderProcess, ErrStalled or ErrNotRead.
 func (h *Handle) Environ(key string) (value string, found bool, err error) {
 	if !h.isOther() {
 		return h.environ(key)
@@ -157,8 +157,8 @@ func (h *Handle) otherThreads() (folders []string) {
 	return folders
 }
 
-// checkGone verifies an ErrGone of environ. Recent kernels also return ESRCH for a process without memory of its own: a
-// kernel thread, or a process that has lost its first thread.
+// checkGone verifies an ErrGone: recent kernels also return ESRCH for a process without memory of its own, a kernel
+// thread or one that has lost its first thread.
 func (h *Handle) checkGone(err error) error {
 	if !errors.Is(err, ErrGone) {
 		return err
@@ -249,8 +249,7 @@ func (fs FS) IsInstalledWith(other snapshot.PID, name string, pid snapshot.PID) 
 	return err == nil && same
 }
 
-// CommandLine is the command line as the process shows it: printable, of at most snapshot.MaxCommand bytes; empty if
-// there is none or it can't be read.
+// CommandLine is what the process shows: printable, at most snapshot.MaxCommand bytes; empty for none or unreadable.
 func (h *Handle) CommandLine() string {
 	data, _ := h.Arguments(2 * snapshot.MaxCommand) // more would be truncated
 	data = bytes.ReplaceAll(bytes.TrimRight(data, "\x00"), []byte{0}, []byte{' '})

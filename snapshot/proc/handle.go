@@ -189,8 +189,8 @@ func (h *Handle) link(name string) (string, error) {
 	return target, nil
 }
 
-// classify wraps ErrGone or ErrUnreadable around an error of a system call. With hidepid=2, processes of others look
-// ended; so does PID 1, which always runs. ESRCH only comes from ended ones.
+// classify wraps ErrGone or ErrUnreadable around an error. With hidepid=2, processes of others look ended; so does PID
+// 1, which always runs. ESRCH only comes from ended ones.
 func (fs FS) classify(pid snapshot.PID, err error) error {
 	if errors.Is(err, os.ErrNotExist) {
 		if _, statErr := os.Stat(filepath.Join(fs.root(), "1")); statErr != nil {
@@ -227,8 +227,8 @@ func (fs FS) BootID() (string, error) {
 
 var bootID = text.Pattern(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// HasEnded says whether the process of a pidfd has ended, a zombie included: then the pidfd is readable
-// (pidfd_open(2)). An error means unknown.
+// HasEnded says whether a pidfd's process has ended or is a zombie: then the pidfd is readable (pidfd_open(2)). An
+// error means unknown.
 func HasEnded(pidfd int) (bool, error) {
 	ready := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}} //nolint:gosec // descriptors are small
 	n, err := uninterrupted(func() (int, error) { return unix.Poll(ready, 0) })

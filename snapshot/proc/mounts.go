@@ -38,8 +38,8 @@ func ParseMounts(mountinfo, text string) iter.Seq[Mount] {
 	}
 }
 
-// Mounts is the list of mounts in this mount namespace (proc_pid_mountinfo(5)). It is read again when the kernel
-// reports a mount, and each minute: the kernel doesn't report options that change through another mount namespace.
+// Mounts is this namespace's list of mounts (proc_pid_mountinfo(5)), read again when the kernel reports a mount, and
+// each minute: options that change through another mount namespace are not reported.
 func (fs FS) Mounts() (list string, err error) {
 	if fs.root() != machineRoot {
 		data, err := os.ReadFile(filepath.Join(fs.root(), "self/mountinfo"))

@@ -21,7 +21,7 @@ var errSpent = errors.New("the limits of the search are used up")
 const maxNodeMaps = 16 << 20 // bytes of /proc/PID/maps to read: a process may map any number of files
 
 // HasNode says whether a process or a thread of it has a character device with a major number open or mapped. An error
-// means unknown: the process can't be read, or the quota is used up.
+// means unknown: it is unreadable, or the quota is used up.
 func (q *Quota) HasNode(fs FS, pid snapshot.PID, major uint32) (bool, error) {
 	return q.search(fs, pid, readRequest{Read: readNodes, Major: major})
 }
@@ -184,7 +184,7 @@ func mapFile(addresses string) (string, error) {
 	return fmt.Sprintf("map_files/%x-%x", begin, end), errors.Join(err, endErr)
 }
 
-// HasFile says whether a path is a regular file of a user. A file system that doesn't answer the helper (FUSE, a broken
+// HasFile says whether a path is a user's regular file. A file system that doesn't answer the helper (FUSE, a broken
 // NFS) is ErrUnreadable.
 func (fs FS) HasFile(path string, uid snapshot.UID) (bool, error) {
 	switch {

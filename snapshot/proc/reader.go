@@ -118,8 +118,8 @@ func (h *Handle) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	return a, a.err()
 }
 
-// ask waits for an answer. Without one in time it kills the helper and returns ErrStalled, also for stalledFor
-// afterwards and until that helper has ended. ErrNotRead means that there is no time.
+// ask kills a helper that doesn't answer in time and returns ErrStalled, also for stalledFor afterwards and until that
+// helper has ended. ErrNotRead means that there is no time.
 func (r *ReaderProcess) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -211,8 +211,7 @@ type helper struct {
 
 const selfExe = "/proc/self/exe" // the file of this program
 
-// program replaces selfExe by this program's own path, which sudo's log_subcmds needs, unless another file is there by
-// now.
+// program replaces selfExe by this program's path for sudo's log_subcmds, unless another file is there by now.
 func program(path string) string {
 	named, err := os.Executable()
 	there, statErr := os.Stat(named)

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// slowReads has the users of processes with a blocked read of a stat or link. Some kernels block readers during
-// execve(2), which FUSE can hold. These files are too cheap for a helper.
+// slowReads has the users of processes whose stat or link blocks its reader: some kernels block during execve(2), which
+// FUSE can hold. These files are too cheap for a helper.
 type slowReads struct {
 	mu     sync.Mutex
 	userOf map[snapshot.PID]snapshot.UID
@@ -120,8 +120,7 @@ func (s *slowReads) remove(pid snapshot.PID) {
 	delete(s.userOf, pid)
 }
 
-// threadsIn counts the threads in a state: R is running or runnable, D blocked in the kernel, as for memory that is
-// held.
+// threadsIn counts the threads in a state: R is running or runnable, D blocked in the kernel.
 func threadsIn(state byte, tasks string) (count int) {
 	threads, _ := filepath.Glob(tasks + "/*/stat")
 	for _, thread := range threads {

@@ -216,8 +216,8 @@ func (fs FS) NewAncestorFinder() *AncestorFinder {
 	return &AncestorFinder{fs: fs, limit: 256, seen: map[snapshot.PID]Stat{}}
 }
 
-// Ancestors lists the ancestors, the nearest first, up to PID 1 or the first process of a PID namespace. It retries if
-// a parent ends. With an error, the list ends before the first unreadable ancestor.
+// Ancestors lists the nearest first, up to PID 1 or the first process of a PID namespace. It retries if a parent ends.
+// With an error, the list ends before the first unreadable ancestor.
 func (f *AncestorFinder) Ancestors(of Stat) ([]ID, error) {
 	const attempts = 5
 	ancestors, err := f.walk(of)

@@ -159,8 +159,8 @@ var kindNames = [...]string{
 // Keys has the keys of a mapping, each with a function that reads its value.
 type Keys map[string]func(*Node)
 
-// Map reads a mapping with fixed keys, in the order of the file. The error about an unknown key suggests one of keys,
-// but none of earlier, the keys of earlier versions.
+// Map reads a mapping with fixed keys in the order of the file. An error about an unknown key suggests one of keys,
+// never of earlier, which earlier versions had.
 func (n *Node) Map(keys Keys, earlier ...Keys) {
 	if !n.want(mapping, "key: value") {
 		return
@@ -300,8 +300,8 @@ func NewChoice[S any](key, on, off string, at func(*S) *bool) Setting[S] {
 	return s
 }
 
-// GroupReader reads a mapping of group names to lists of words and, after an @, names of other groups. Groups may
-// contain each other in any order, but not in a cycle.
+// GroupReader reads a mapping of group names to lists of words and, after an @, other groups in any order, but without
+// cycles.
 type GroupReader struct {
 	// Members returns the members in an item without @. It records its errors at the item.
 	Members func(item *Node) []string

@@ -73,8 +73,8 @@ func (d *Document) parseable() bool {
 	return true
 }
 
-// levels counts the levels that a line may open: one for each "- " and "? " at its beginning, and one for each key
-// above it, which has less indentation.
+// levels counts the levels that a line may open: each "- " and "? " at its beginning, and each key above with less
+// indentation.
 func levels(line string) int {
 	rest := strings.TrimLeft(line, " ")
 	n := (len(line) - len(rest)) / 2

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Describe returns the JSON Schema (draft-07) of the documents that a function reads, for editors. It calls the
-// function several times, on documents in which each mapping has all its known keys and each value is of every kind in
-// turn. It omits a key that the function refuses without reading its value.
+// Describe returns the JSON Schema (draft-07) of the documents that read reads, for editors. It calls read several
+// times, with all known keys in each mapping and every kind at each value in turn, and omits keys that read refuses
+// unread.
 func Describe(read func(*Document)) map[string]any {
 	root := &shape{at: len(samples) - 1} // a mapping
 	for more := true; more; more = root.advance() {

@@ -22,8 +22,8 @@ var memoryUnits = []struct {
 	{"g", 1e9},
 }
 
-// ParseMemory parses an amount of memory: a whole number of bytes, or with a unit b, k, m, g (1000s) or ki, mi, gi
-// (1024s) in any case. Its error says how to write one.
+// ParseMemory parses whole bytes, or with a unit b, k, m, g (1000s) or ki, mi, gi (1024s) in any case. Its error says
+// how to write one.
 func ParseMemory(s string) (bytes int64, err error) {
 	digits, factor := strings.ToLower(s), int64(1)
 	for _, unit := range memoryUnits {
@@ -81,8 +81,8 @@ func Megabytes(bytes int64) string { return fmt.Sprintf("%dm", bytes/1e6) }
 
 const day = 24 * time.Hour
 
-// ParseDuration parses a duration that is not negative, as in flags and policy files: 10 (seconds), 500ms, 10s, 15m,
-// 1h30m, 7d or 1d12h. A day has 24 hours. Its error says how to write one.
+// ParseDuration parses a duration that isn't negative, for flags and policies: 10 (seconds), 500ms, 10s, 15m, 1h30m, 7d
+// or 1d12h. A day has 24 hours. Its error says how to write one.
 func ParseDuration(s string) (time.Duration, error) {
 	d, ok := parseSeconds(s)
 	if !ok {

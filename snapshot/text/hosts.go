@@ -151,8 +151,8 @@ const wildcards = "*?"
 // IsHostGlob says whether a host name needs ParseHostGlob.
 func IsHostGlob(name string) bool { return strings.ContainsAny(name, wildcards) }
 
-// ParseHostGlob parses a host name in which * is any text and ? any character. It may have ranges, as a HostPattern:
-// rack[1-2]-* begins with rack1- or rack2-. The error is one line that says what to write instead.
+// ParseHostGlob parses a HostPattern in which * is any text and ? any character: rack[1-2]-* begins with rack1- or
+// rack2-. The error is one line that says what to write instead.
 func ParseHostGlob(text string) (matches func(name string) bool, err error) {
 	if text != "" && text[0] == '-' {
 		return nil, fmt.Errorf("%q: a host name must begin with a letter or a digit", text)

@@ -65,8 +65,8 @@ func isAlphanumeric(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 }
 
-// harmless replaces all quotation marks by an apostrophe, and characters that are invisible, reorder text or overlap
-// others by a question mark.
+// harmless replaces quotation marks by an apostrophe, and characters that are invisible, reorder text or overlap others
+// by a question mark.
 func harmless(r rune) rune {
 	switch {
 	case r == utf8.RuneError, !unicode.IsPrint(r), unicode.Is(unicode.M, r):
@@ -103,8 +103,8 @@ func Hint(word string, known []string, otherwise string) string {
 	return otherwise
 }
 
-// Nearest returns the known word nearest to a misspelt one, or "". Among equally near ones it prefers the longest
-// common prefix, then the first. A host without its domain means the full name.
+// Nearest returns the known word nearest to a misspelt one, or "": of equals the one with the longest common prefix,
+// then the first. A host without its domain means the full name.
 func Nearest(word string, known []string) string {
 	limit := 1
 	if len(word) > 3 {
@@ -174,7 +174,7 @@ func Pattern(expression string) func() *regexp.Regexp {
 }
 
 // Printable puts a foreign text on one line: characters that could move a cursor, or hide or reorder text, are escaped
-// as in Go, with "\n" for a newline and "\xff" for a byte that is not UTF-8.
+// as in Go, as "\n" or "\xff" for a byte that is not UTF-8.
 func Printable(s string) string { return escape(s, unicode.IsPrint) }
 
 // PrintableLines is Printable, but keeps newlines.

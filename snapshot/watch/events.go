@@ -27,7 +27,7 @@ var stateNames = []string{"envs.json", "devices.json", "waits.json", "reservatio
 
 const askedFile = "asked.json"
 
-// folders watches by inotify: device nodes that come and go, the state files, the run folder (guard's open log, and
+// folders watches by inotify: device nodes that come and go, the state files, the run folder (the guard's open log,
 // waits of root's service), and opens of nodes if nothing else does.
 type folders struct {
 	fd         int

@@ -184,7 +184,7 @@ func (w *Watcher) sourcesOf(pids map[snapshot.PID]bool) []source {
 	return list
 }
 
-// isSMI says whether a process runs this machine's nvidia-smi. It only trusts root's: others may run any code
+// isSMI says whether a process runs this machine's nvidia-smi. Only root's counts: others may run any code
 // (LD_PRELOAD).
 func (w *Watcher) isSMI(pid snapshot.PID) bool {
 	if w.config.SMI == nil {

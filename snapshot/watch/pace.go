@@ -8,8 +8,8 @@ import (
 
 const (
 	floor = 100 * time.Millisecond // between the begins of two looks
-	// delay is how long an opener gets to start using the device. After delayFree looks in vain, a user's openers get
-	// longer, up to delayMost: most of them only ask for GPUs and end before.
+	// delay is an opener's time to start using the device. After delayFree looks in vain, a user's openers get longer,
+	// up to delayMost: most only ask for GPUs and end before.
 	delay     = 20 * time.Millisecond
 	delayFree = 5
 	delayMost = 2 * time.Second

@@ -53,8 +53,8 @@ type Applicant struct {
 	Username  snapshot.Username    // of the proved user
 	Hardware  []hardware.BusDevice // known devices of this machine
 	state.Availability
-	// Shared says that every user can write the state files. Then no user can be proved, and a container may use the
-	// devices of the environment that it claims.
+	// Shared says that users can write the state files. That proves no user: a container may use the devices of the
+	// environment that it claims.
 	Shared bool
 }
 
@@ -71,8 +71,8 @@ type Granted struct {
 	Registered bool // its processes keep the environment, its own or its proved user's, alive
 }
 
-// Apply registers a container's process in its environment, and attaches the devices of an environment of its own.
-// Don't write the files after an error, which wraps ErrRefused, ErrRequest or one of package state.
+// Apply registers a container's process, and attaches the devices of an environment of its own. Don't write the files
+// after an error, which wraps ErrRefused, ErrRequest or one of package state.
 func (c Applicant) Apply(f *state.Files) (Granted, error) {
 	g := Granted{GPUs: c.AsksForGPUs()}
 	if env := c.joined(f); env != nil {

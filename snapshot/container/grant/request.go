@@ -49,7 +49,7 @@ func (r *GPURequest) AsksForGPUs() bool {
 }
 
 // Asked reads a container's request. nvidia says that the next runtime obeys NVIDIA_VISIBLE_DEVICES, which many images
-// set; otherwise only NVIDIA's hook does. Only a request for GPUs can have an error, which wraps ErrRequest.
+// set; else only NVIDIA's hook does. Only a request for GPUs can have an error, which wraps ErrRequest.
 func Asked(c *oci.ContainerConfig, nvidia bool) (GPURequest, error) {
 	r := GPURequest{
 		Token: c.Getenv(TokenVariable), EID: snapshot.Claim(c.Getenv(snapshot.ClaimVariable)),

@@ -152,8 +152,7 @@ func (n RestartNotes) Write(note RestartNote, token string) error {
 	return restartNote(note.ID).Put(dir, note)
 }
 
-// Find returns the note about a container that an engine restarts with a token. Otherwise the error wraps
-// ErrUnknownStart.
+// Find returns the note about a container that an engine restarts with a token. An error wraps ErrUnknownStart.
 func (n RestartNotes) Find(id, runtime, token string) (RestartNote, error) {
 	if !container.IsID(id) || token == "" {
 		return RestartNote{}, ErrUnknownStart

@@ -100,8 +100,8 @@ const maxReason = 200 // bytes of an error of encoding/json
 
 type object map[string]json.RawMessage
 
-// checkSpelling refuses names that differ from the specification's only in case: runc accepts them, and two spellings
-// would mean different things to different programs.
+// checkSpelling refuses names in another case than the specification's: runc accepts them, and programs would read two
+// spellings differently.
 func checkSpelling(whole object) error {
 	known := map[string][]string{
 		"": {"process", "hooks", "annotations", "linux"}, "process": {"env"},
@@ -228,8 +228,8 @@ const (
 	maxBytes = 16 << 20 // dockerd's have about 10 KiB, and some hundred with --privileged
 )
 
-// Read reads a bundle's config.json. The error wraps folder.ErrUnsafe for a file that no engine writes, such as a link,
-// fs.ErrNotExist, or ErrGarbled.
+// Read reads a bundle's config.json. The error wraps fs.ErrNotExist, ErrGarbled, or folder.ErrUnsafe for a file that no
+// engine writes, such as a link.
 func Read(bundle string) (*ContainerConfig, error) {
 	dir, err := folder.OpenExisting(bundle)
 	if err != nil {

@@ -134,8 +134,8 @@ const Gap = 2
 
 const leftOut = -1
 
-// Fit leaves columns out and cuts others until a line has at most screen characters, if possible; 0 is unlimited. It
-// returns the length of the longest line.
+// Fit leaves out and cuts columns until a line has at most screen characters, if possible; 0 is unlimited. It returns
+// the length of the longest line.
 func (t *Table) Fit(screen int) int {
 	t.widths = make([]int, len(t.Columns))
 	head, length := t.Head(), t.length()
@@ -314,8 +314,7 @@ type Painter struct {
 	Many   bool // the terminal has 256 colours or more
 }
 
-// Selected paints a selected span on one background. With few colours the text has only one, since others might be
-// unreadable.
+// Selected paints a selected span on one background; with few colours in one colour, since others might be unreadable.
 func (p Painter) Selected(s Span) string {
 	if p.Colour && p.Many {
 		return p.Paint(s.Text, bar, s.Style.onBar())
@@ -343,8 +342,8 @@ func Width(s string) int { return ansi.StringWidth(s) }
 // MaxText limits a foreign text in bytes: more don't fit on a screen.
 const MaxText = 2048
 
-// Shown puts a foreign text on one line for a terminal. Question marks replace marks over other characters, and
-// sequences whose width differs between terminals.
+// Shown puts a foreign text on one line. Question marks replace combining marks, and sequences whose width differs
+// between terminals.
 func Shown(s string) string {
 	s = text.OneLine(text.Cut(s, MaxText))
 	if !strings.ContainsFunc(s, notASCII) {
