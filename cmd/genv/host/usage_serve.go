@@ -147,9 +147,9 @@ func (h *host) Snapshot(ctx context.Context, age local.Age) ([]byte, error) {
 	now.Boot, now.Skew = time.Time{}, nil        // not encoded
 	now.Processes = slices.Concat(now.Processes) // nil for none: DeepEqual is fast with few pointers
 	if len(now.Processes) > 0 || h.encoded == nil || !reflect.DeepEqual(now, h.last) {
-		h.last = now
 		h.encoded, err = snapshot.EncodeNative(now)
 	}
+	h.last = now // also an equal one: it shares more with the next look
 	return h.encoded, err
 }
 

@@ -129,8 +129,11 @@ type smiInPath struct {
 	locks  *sync.Map // results of smiLock
 }
 
+// executable is this program's path as it was started, which the kernel doesn't have to find out for each look.
+var executable = sync.OnceValues(os.Executable)
+
 func (s smiInPath) find() (string, error) {
-	self, err := os.Executable()
+	self, err := executable()
 	if err != nil {
 		return "", err
 	}
