@@ -126,15 +126,19 @@ func (c *Collector) locate(ctx context.Context, oldest time.Duration, usage *nvi
 }
 
 func (l *deviceList) toRegister() []snapshot.Device {
-	found := make([]snapshot.Device, 0, len(l.GPUs))
-	for _, g := range l.GPUs {
-		d := g.Device
-		if d.Unified && l.machine.Known() {
-			d.TotalMemory = l.machine
-		}
-		found = append(found, d)
+	found := make([]snapshot.Device, len(l.GPUs))
+	for i := range found {
+		found[i] = l.device(i)
 	}
 	return found
+}
+
+func (l *deviceList) device(i int) snapshot.Device {
+	d := l.GPUs[i].Device
+	if d.Unified && l.machine.Known() {
+		d.TotalMemory = l.machine
+	}
+	return d
 }
 
 func (l *deviceList) uuids() map[snapshot.DeviceIndex]snapshot.GPUUUID {
@@ -148,17 +152,17 @@ func (l *deviceList) uuids() map[snapshot.DeviceIndex]snapshot.GPUUUID {
 // areRegistered says whether exactly these devices are registered, with the UUIDs of root's note if this process keeps
 // it. A device of unknown memory can't be registered.
 func (l *deviceList) areRegistered(files *state.Files) bool {
-	left := make(map[snapshot.DeviceIndex]*snapshot.Device, len(files.Devices))
-	for i := range files.Devices {
-		left[files.Devices[i].Index] = &files.Devices[i]
-	}
-	for _, d := range l.toRegister() {
-		was := left[d.Index]
+	registered := 0
+	for i := range l.GPUs {
+		d := l.device(i)
+		was := snapshot.FindDevice(files.Devices, d.Index)
 		if d.TotalMemory.Known() && (was == nil || !was.SameTotal(&d)) ||
 			files.KeepsNote && d.UUID != "" && was != nil && was.UUID != d.UUID {
 			return false
 		}
-		delete(left, d.Index)
+		if was != nil {
+			registered++
+		}
 	}
-	return len(left) == 0
+	return registered == len(files.Devices)
 }

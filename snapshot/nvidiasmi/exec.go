@@ -259,6 +259,9 @@ type lockHolder struct {
 func readLockHolder(file *os.File) (h lockHolder) {
 	text := make([]byte, 64)
 	n, _ := file.ReadAt(text, 0) // an error leaves nothing to parse
+	if strings.Trim(string(text[:n]), " 0\n") == "" {
+		return lockHolder{} // as for most calls, each of which would take microseconds to parse it
+	}
 	var since int64
 	if _, err := fmt.Sscan(string(text[:n]), &h.pid, &since); err != nil || h.pid <= 0 {
 		return lockHolder{}
