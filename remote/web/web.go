@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Names says which users' names a viewer sees.
+// Names says which users' names a viewer sees (--web-names).
 type Names string
 
 const (

@@ -38,7 +38,7 @@ type Files struct {
 
 func isEmpty(env *snapshot.Environment) bool { return len(env.PIDs) == 0 && len(env.KernelIDs) == 0 }
 
-// RemoveEmpty removes environments without processes and kernels, unless kept, and their attachments.
+// RemoveEmpty removes environments without processes and kernels, unless kept, and attachments of none.
 func (f *Files) RemoveEmpty(keep map[snapshot.EnvID]bool) {
 	f.Environments = without(f.Environments, func(e snapshot.Environment) bool { return isEmpty(&e) && !keep[e.EID] })
 	registered := snapshot.ByID(f.Environments)

@@ -151,7 +151,7 @@ func (s *Store) TryWrite() error {
 	return dir.TryWrite()
 }
 
-// RegisterDevices merges nvidia-smi's devices, or is Read where only root may.
+// RegisterDevices is Files.MergeDevices for nvidia-smi's devices, or Read where only root may.
 func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
 	if !s.MayWrite() { // root's genv registers them
 		return s.Read(ctx)
