@@ -178,7 +178,7 @@ var userFamilies = []family{
 		"compute nothing."},
 }
 
-// Users has users' GPUs on hosts that answered, and counts. Users who never attached any have no series.
+// Users has users' GPUs on hosts that answered, and their counts. Users who never attached any have no series.
 func (c *Counters) Users(users []live.FleetUser) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ type Scraped struct {
 	Snapshot *snapshot.Snapshot
 }
 
-// families143 are genv 1.4.3's without genv_, and process_container_info. All are gauges, even those ending in _total.
+// families143 have genv 1.4.3's names without genv_; process_container_info is new. All are gauges, even …_total.
 var families143 = []family{
 	{"is_installed", "", "Whether genv is installed on the host (1) or not (0)."},
 	{"device_utilization", "index", "Utilization of a device in per cent, over the driver's last sample."},

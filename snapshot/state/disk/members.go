@@ -141,7 +141,7 @@ func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot
 	return t.register(m.of[env.EID])
 }
 
-// processesUpTo returns a process and its ancestors up to the given one, or just the process if that is none.
+// processesUpTo returns a process and its ancestors up to the given one, or just the process if that is no ancestor.
 func processesUpTo(list []system.RunningProcess, ancestor, pid snapshot.PID) map[snapshot.PID]bool {
 	processes := byPID(list)
 	path := map[snapshot.PID]bool{pid: true}

@@ -163,7 +163,7 @@ func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 	return s.finish(ctx, t, t.readable(err))
 }
 
-// Reset replaces a state file, even a corrupt one, with none of its environments, or just the found devices.
+// Reset empties a state file, even a corrupt one. devices.json gets the found devices.
 func (s *Store) Reset(ctx context.Context, name state.File, found ...snapshot.Device) error {
 	var fresh state.Files
 	fresh.MergeDevices(found)

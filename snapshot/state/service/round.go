@@ -200,8 +200,8 @@ func (q *waits) took(uid snapshot.UID, list []snapshot.DeviceIndex) {
 	}
 }
 
-// letPass notes that a user took no GPU of an offer. The user's waits without a change requeue, or GPUs would be kept
-// for them minute after minute; q.mu is held.
+// letPass notes that a user took no GPU of an offer. The user's waits without a change start at the end again, or GPUs
+// would be kept for them minute after minute; q.mu is held.
 func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
 	q.comesBehind(uid, now+passedFor)
 	for _, w := range q.list {

@@ -312,7 +312,7 @@ func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpu
 	return free, max(missing, 0), nil
 }
 
-// usable counts working GPUs that suit the wait. One for more would keep free GPUs back and never begin.
+// usable counts working GPUs that suit the wait. A wait for more would keep free GPUs back and never begin.
 func (w *wait) usable(look *snapshot.Snapshot) (n int) {
 	empty := filesOf(look)
 	for i := range empty.Devices {
