@@ -80,7 +80,7 @@ func (w *cycleWriter) Consume(round *controller.Round, events []enforce.Event) {
 		w.summary.count(e)
 		switch e.Kind {
 		case enforce.EventHeld: // also with -q and JSON: the administrator has to decide
-			w.holds(e, now)
+			w.printHeld(e, now)
 		case controller.EventOperator: // also with -q and JSON: people decided it
 			w.remark(e.Text)
 		case enforce.EventActing:
@@ -128,7 +128,7 @@ func (w *cycleWriter) resolved(id string) {
 	if f.over == "" || f.orders > 0 {
 		return
 	}
-	if len(f.said) > 0 {
+	if len(f.printed) > 0 {
 		w.note("", f.over)
 	}
 	delete(w.findings, id)
@@ -169,26 +169,26 @@ func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
 		return
 	case earlier && e.Decision == enforce.DecisionHold: // the reason is printed once for all findings
 		return
-	case known.say(e.Decision, now):
+	case known.admits(e.Decision, now):
 		w.print(e.Host, e.Finding.Line()+waitOf(e.Finding, now))
 	}
 }
 
 type printedFinding struct {
-	line  string // 1.4.3's
-	since time.Time
-	said  repeats[enforce.Decision]
+	line    string // 1.4.3's
+	since   time.Time
+	printed repeats[enforce.Decision]
 
 	orders int    // running orders about it
 	over   string // what to print after these; empty while it lasts
 }
 
-// say reports whether to print a decision. What is done about a lasting finding changes often, and is printed once.
-func (f *printedFinding) say(d enforce.Decision, now time.Time) bool {
+// admits reports whether to print a decision. What is done about a lasting finding changes often, and is printed once.
+func (f *printedFinding) admits(d enforce.Decision, now time.Time) bool {
 	if d == enforce.DecisionUnderWay {
 		return false
 	}
-	again, ok := f.said.admit(d, now)
+	again, ok := f.printed.admit(d, now)
 	return ok && (again == "" || d != enforce.DecisionAct && d != enforce.DecisionStuck)
 }
 
@@ -265,7 +265,7 @@ func (w *cycleWriter) write(round *controller.Round, part *election.StatusDocume
 	w.bar.End()
 	now := w.time(round)
 	w.look(round) // a cycle that could not be recorded had no events
-	w.released(round, now)
+	w.printReleased(round, now)
 	failures := failuresOfCycle(round)
 	switch {
 	case w.format == "json":

@@ -78,8 +78,8 @@ func digestOf(hosts []remote.Host) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// stand runs a standby, which looks for viewers only.
-func (l *loop) stand(ctx context.Context) error {
+// standBy runs a standby, which looks for viewers only.
+func (l *loop) standBy(ctx context.Context) error {
 	if l.term != nil {
 		l.options.Announce("", nil)
 	}
@@ -196,13 +196,13 @@ func (p *participation) configure(options *Options) {
 	}
 }
 
-// sayElection doesn't run in the loop.
-func (l *loop) sayElection(status *election.Status, takeOver bool) {
+// logElection doesn't run in the loop.
+func (l *loop) logElection(status *election.Status, takeOver bool) {
 	line := electionLine(status, takeOver)
-	if line == "" || line == l.saidOfElection {
+	if line == "" || line == l.loggedElection {
 		return
 	}
-	l.saidOfElection = line
+	l.loggedElection = line
 	log := l.log.Level(zerolog.InfoLevel)
 	event := log.Info()
 	if status.Err != nil {

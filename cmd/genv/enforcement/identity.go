@@ -122,11 +122,11 @@ func Self(ctx context.Context) operator.Author {
 	return live.PersonOf(ctx, socket.Self(), system.Username)
 }
 
-// sayOlder warns once of an etcd that counts again from a lower revision. Most hosts refuse this controller for a later
-// epoch, and etcd has since confirmed that it leads. Without that confirmation, another controller may lead.
-func (l *loop) sayOlder(round *controller.Round) {
+// warnOfOlderEtcd warns once of an etcd that counts again from a lower revision. Most hosts refuse this controller for
+// a later epoch, and etcd has since confirmed that it leads. Without that confirmation, another controller may lead.
+func (l *loop) warnOfOlderEtcd(round *controller.Round) {
 	switch {
-	case l.part == nil || l.saidLater:
+	case l.part == nil || l.warnedOfOlderEtcd:
 		return
 	case l.mayAct() != nil || mostRefused(round, isLater) == nil:
 		l.laterSince = time.Time{}
@@ -137,7 +137,7 @@ func (l *loop) sayOlder(round *controller.Round) {
 	if l.part.Status().Answered.Sub(l.laterSince) < election.TTL {
 		return
 	}
-	l.saidLater = true
+	l.warnedOfOlderEtcd = true
 	l.log.Warn().Msg("this controller leads, but most hosts have seen a later epoch of its election, " +
 		"so etcd was recreated or restored with the same cluster token. Nothing is enforced on these hosts. " +
 		"Give etcd another --initial-cluster-token, or --leader another key, and start one controller once with " +
@@ -162,7 +162,7 @@ func mostRefused(round *controller.Round, refused func(error) bool) (list []erro
 // replaced ends a run, with a *command.ExitError, if most hosts refused it for another controller. A few hosts don't
 // end it, even if all others are unreachable: they may lie.
 func (l *loop) replaced(round *controller.Round) error {
-	l.sayOlder(round)
+	l.warnOfOlderEtcd(round)
 	refused := mostRefused(round, func(err error) bool { // after a later epoch, the election ends the term
 		return remote.ClassOf(err) == remote.Replaced && (l.part == nil || !isLater(err))
 	})
@@ -174,8 +174,8 @@ func (l *loop) replaced(round *controller.Round) error {
 		remote.NextStepOf(refused[0]))}
 }
 
-func (l *loop) sayUnfenced() {
-	if l.lease == nil || l.saidUnfenced || !l.options.loops() {
+func (l *loop) warnOfUnfenced() {
+	if l.lease == nil || l.warnedOfUnfenced || !l.options.loops() {
 		return
 	}
 	var names []string
@@ -188,5 +188,5 @@ func (l *loop) sayUnfenced() {
 		l.log.Warn().Str("hosts", render.Hosts(names)).
 			Msg("the genv of these hosts can't refuse a controller that was replaced: run one controller only")
 	}
-	l.saidUnfenced = true
+	l.warnedOfUnfenced = true
 }

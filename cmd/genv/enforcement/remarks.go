@@ -75,14 +75,14 @@ func unableHosts(round *controller.Round) string {
 	return "nothing can be ended on " + render.Hosts(names)
 }
 
-// holds prints what a safety limit holds back, at first and then as often as repeats allows.
-func (w *cycleWriter) holds(e *enforce.Event, now time.Time) {
+// printHeld prints what a safety limit holds back, at first and then as often as repeats allows.
+func (w *cycleWriter) printHeld(e *enforce.Event, now time.Time) {
 	if again, ok := w.held.admit(e.Held.Whom(), now); ok {
 		w.remark(e.Text + ". If it is intended, raise `limits:` in the policy." + again)
 	}
 }
 
-func (w *cycleWriter) released(round *controller.Round, now time.Time) {
+func (w *cycleWriter) printReleased(round *controller.Round, now time.Time) {
 	if len(w.held) == 0 || round.Stopped {
 		return
 	}

@@ -63,17 +63,17 @@ type loop struct {
 	groups  atomic.Pointer[map[string][]string] // of the policy
 	queue   *controller.Queue                   // requests of operators
 
-	counters       *metrics.Counters // nil without a Feed
-	self           runIdentity
-	lease          *fence.LeaseRequest // requested from hosts; nil for none
-	saidUnfenced   bool                // see sayUnfenced
-	saidLater      bool
-	laterSince     time.Time // when most hosts began to refuse this leader for a later epoch; zero if they don't
-	unsavedSince   time.Time
-	unrecorded     int            // consecutive cycles
-	unable         atomic.Bool    // to record, so it doesn't lead
-	part           *participation // in an election; nil for none
-	saidOfElection string         // the last line in the log
+	counters          *metrics.Counters // nil without a Feed
+	self              runIdentity
+	lease             *fence.LeaseRequest // requested from hosts; nil for none
+	warnedOfUnfenced  bool
+	warnedOfOlderEtcd bool
+	laterSince        time.Time // when most hosts began to refuse this leader for a later epoch; zero if they don't
+	unsavedSince      time.Time
+	unrecorded        int            // consecutive cycles
+	unable            atomic.Bool    // to record, so it doesn't lead
+	part              *participation // in an election; nil for none
+	loggedElection    string         // the last line in the log
 	// term is the leader's, and decides whether something may begin; nil without an election and in a standby.
 	term      context.Context //nolint:containedctx // the lifetime of the term
 	readUsage func(groups func() map[string][]string) *usage.Reader
@@ -137,7 +137,7 @@ func (l *loop) run(ctx context.Context, options Options) error {
 			return err
 		}
 		defer open.Close()
-		l.sayWhere(open.Addresses, &options)
+		l.printAddresses(open.Addresses, &options)
 	}
 	err = l.enforce(ctx)
 	if l.lease.Leases() && options.GiveBack != nil {
@@ -212,8 +212,8 @@ func (l *loop) do(ctx context.Context, who operator.Author, a operator.Action) (
 	return l.queue.Do(ctx, who, a)
 }
 
-// sayWhere prints the addresses of the live state, unless it is only the default socket of a controller that enforces.
-func (l *loop) sayWhere(addresses []string, options *Options) {
+// printAddresses prints the addresses of the live state, unless it is only the default socket of a controller that enforces.
+func (l *loop) printAddresses(addresses []string, options *Options) {
 	if len(addresses) == 0 || options.Quiet || !options.LookOnly && !options.Listen.Asked() {
 		return
 	}
@@ -237,9 +237,9 @@ func (l *loop) enforce(ctx context.Context) error {
 		return err
 	}
 	err := l.part.Run(ctx, election.Roles{
-		StandBy: func(role context.Context) error { return ends(role, l.stand(role)) },
+		StandBy: func(role context.Context) error { return ends(role, l.standBy(role)) },
 		Lead:    func(role context.Context, t election.Term) error { return ends(role, l.lead(role, t)) },
-		Changed: func(s election.Status) { l.sayElection(&s, takeOver) },
+		Changed: func(s election.Status) { l.logElection(&s, takeOver) },
 	})
 	return cmp.Or(err, l.controller.Finish(ctx, func(round controller.Round) error { return l.show(ctx, &round) }))
 }
@@ -308,12 +308,12 @@ func (l *loop) show(ctx context.Context, round *controller.Round) error {
 	if round.Stopped {
 		return errStopped
 	}
-	l.sayUnfenced()
-	l.sayFullDisks()
+	l.warnOfUnfenced()
+	l.noteFullDisks()
 	return l.replaced(round)
 }
 
-func (l *loop) sayFullDisks() {
+func (l *loop) noteFullDisks() {
 	look := func(what, path string) {
 		if c := doctor.CheckSpace(what, path); c.Cause == "disk-full" {
 			l.screen.repeatedNote("", "Make room: "+c.Detail, l.program.Now())

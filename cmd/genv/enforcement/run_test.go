@@ -69,10 +69,10 @@ func TestAFullDiskOfTheRecordIsNamed(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
 	var out bytes.Buffer
 	l := &loop{record: &audit.Log{Path: dir + "/audit.jsonl"}, program: &command.Program{Now: time.Now}, screen: cycleWriter{err: &out}}
-	l.sayFullDisks()
+	l.noteFullDisks()
 	require.Empty(t, out.String())
 	require.Error(t, os.WriteFile(dir+"/filler", make([]byte, 3<<20), 0o600))
-	l.sayFullDisks()
+	l.noteFullDisks()
 	require.Contains(t, out.String(), "Make room: "+dir+" (the record) has 0.0 GiB free")
 }
 

@@ -148,7 +148,7 @@ func (p *guardCommands) resume(c *cli.Context) error {
 		if err := guard.WithdrawOrder(dir, present); err != nil {
 			return err
 		}
-		if err := p.say(guard.Status{Reason: "it has no order"}); err != nil {
+		if err := p.publish(guard.Status{Reason: "it has no order"}); err != nil {
 			return err
 		}
 		fmt.Fprintln(p.Out, "A controller with a guard in its policy may turn the guard on again.")
@@ -181,10 +181,10 @@ func (p *guardCommands) remove(s guard.Status) error {
 	if err := pinsOf(p.Getenv).remove(); err != nil {
 		return err
 	}
-	return p.say(s)
+	return p.publish(s)
 }
 
-func (p *guardCommands) say(s guard.Status) error {
+func (p *guardCommands) publish(s guard.Status) error {
 	dir := disk.RunDir(p.Getenv)
 	lock, err := guard.TryLock(dir)
 	if err != nil || lock == nil {

@@ -78,8 +78,8 @@ func (o *controllerOptions) hostsToHold(named []string) ([]snapshot.Hostname, er
 	return hosts, err
 }
 
-// said describes what was done. The controller calls the hold of a host an exemption.
-func (o *controllerOptions) said(a *operator.Action, done string) string {
+// describe says what was done. The controller calls the hold of a host an exemption.
+func (o *controllerOptions) describe(a *operator.Action, done string) string {
 	switch {
 	case a.Host == "":
 		return done
@@ -113,7 +113,7 @@ func (o *controllerOptions) operate(c *cli.Context, actions []operator.Action) e
 		case err != nil:
 			return withNextStep(err)
 		default:
-			fmt.Fprintln(o.Out, text.OneLine(o.said(&actions[i], done)))
+			fmt.Fprintln(o.Out, text.OneLine(o.describe(&actions[i], done)))
 		}
 	}
 	if len(nothing) == len(actions) {
