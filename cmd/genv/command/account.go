@@ -122,7 +122,7 @@ func AsAccountBeside(ctx context.Context, p Program, args []string) int {
 		fmt.Fprintln(p.Err, "genv:", err)
 		return ExitFailed
 	}
-	gid := uint32(account.GID)
+	gid := account.GID
 	credential := &syscall.Credential{Uid: uint32(account.UID), Gid: gid, Groups: []uint32{gid}}
 	if local, err := user.Lookup(account.Name); err == nil {
 		ids, _ := local.GroupIds() // without them it has its own group
@@ -140,14 +140,14 @@ func AsAccountBeside(ctx context.Context, p Program, args []string) int {
 
 // environmentOf keeps what root's environment says about display, and about reaching hooks.
 func environmentOf(account nss.Account) []string {
-	told := []string{
+	kept := []string{
 		"PATH", "TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ",
 		"http_proxy", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	}
 	prefixes := []string{"LC_", "GENV_", "PG"} // PostgreSQL's
 	environ := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return !slices.Contains(told, name) &&
+		return !slices.Contains(kept, name) &&
 			!slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	})
 	return append(environ, "HOME="+account.Home, "USER="+account.Name, "LOGNAME="+account.Name)

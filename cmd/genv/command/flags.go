@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -239,12 +238,6 @@ func (f *Flag) IsSet() bool { return f.given }
 
 // IsVisible implements cli.VisibleFlag.
 func (f *Flag) IsVisible() bool { return !f.hidden }
-
-// TakesValue reports whether it isn't a switch.
-func (f *Flag) TakesValue() bool { return !f.isBool }
-
-// GetDefaultText is the value or meaning of a flag that isn't given.
-func (f *Flag) GetDefaultText() string { return cmp.Or(f.defaultText, f.preset) }
 
 // The flags of package cli, as help and completion show them.
 var (

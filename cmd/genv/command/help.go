@@ -204,7 +204,7 @@ func optionOf(f *Flag) Explained {
 	if f.word != "" {
 		option.Name += "[=" + f.word + "]"
 	}
-	if preset := f.GetDefaultText(); preset != "" {
+	if preset := cmp.Or(f.defaultText, f.preset); preset != "" {
 		option.Text += fmt.Sprintf(" (default: %s)", preset)
 	}
 	return option

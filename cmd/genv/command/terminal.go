@@ -259,7 +259,7 @@ func monitor(program *exec.Cmd) int {
 		}
 		_ = unix.Kill(group, unix.SIGTERM) // root's process was killed
 	}()
-	for changes, told := waitFor(program.Process.Pid), false; ; {
+	for changes, notified := waitFor(program.Process.Pid), false; ; {
 		select {
 		case s := <-signals:
 			_ = unix.Kill(group, s.(syscall.Signal)) // an error means that it has ended
@@ -271,10 +271,10 @@ func monitor(program *exec.Cmd) int {
 				if unix.IoctlSetPointerInt(3, unix.TIOCSPGRP, -group) != nil {
 					continue // no terminal to give: it stays stopped
 				}
-				if !told {
+				if !notified {
 					_, _ = tells.Write([]byte{1}) // fails only while root's process ends
 				}
-				told = true
+				notified = true
 			default:
 				_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
 			}

@@ -306,7 +306,7 @@ func TestFlagsThatAreRefused(t *testing.T) {
 				continue
 			}
 			word := "--" + name
-			if flag.(*command.Flag).TakesValue() {
+			if !flag.(*command.Flag).IsBoolFlag() {
 				word += "=1"
 			}
 			r := genvtest.Run(t, append(slices.Clone(words), word)...)
