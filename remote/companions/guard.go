@@ -20,7 +20,7 @@ import (
 // Guards sends the policy to the kernel guards of hosts once a round, which renews their orders. It has no lasting
 // memory.
 type Guards struct {
-	ID, By   string        // identifies the controller to guards, by its run if empty; its name there
+	ID, By   string        // the controller's id for guards, or its run if empty; and its name for people
 	Interval time.Duration // between two rounds
 
 	hosts map[snapshot.Hostname]*trackedGuard

@@ -57,18 +57,18 @@ type asking struct {
 }
 
 // tick asks all hosts that are not being asked. Those without a turn come first.
-func (a *asking) tick(asker Survey, now func() time.Time, round int, interval time.Duration) {
-	turns := a.turns(asker.Hosts, interval)
-	asker.Hosts = slices.DeleteFunc(slices.Clone(asker.Hosts), func(h remote.Host) bool {
+func (a *asking) tick(survey Survey, now func() time.Time, round int, interval time.Duration) {
+	turns := a.turns(survey.Hosts, interval)
+	survey.Hosts = slices.DeleteFunc(slices.Clone(survey.Hosts), func(h remote.Host) bool {
 		_, asked := a.hosts[h.Name]
 		return asked
 	})
-	slices.SortStableFunc(asker.Hosts, func(a, b remote.Host) int { return turns[a.Name].Compare(turns[b.Name]) })
+	slices.SortStableFunc(survey.Hosts, func(a, b remote.Host) int { return turns[a.Name].Compare(turns[b.Name]) })
 	for name := range a.hosts {
 		a.hosts[name] = false
 	}
-	a.open, a.done, a.again = len(asker.Hosts), len(asker.Hosts) == 0, make(map[snapshot.Hostname]bool)
-	a.ask(asker, now, round, true, turns)
+	a.open, a.done, a.again = len(survey.Hosts), len(survey.Hosts) == 0, make(map[snapshot.Hostname]bool)
+	a.ask(survey, now, round, true, turns)
 }
 
 // turns are when a tick asks the hosts that report events. They can wait, since their events show what happens there.
@@ -88,17 +88,17 @@ func (a *asking) turns(hosts []remote.Host, interval time.Duration) map[string]t
 }
 
 // ask asks hosts. For each it puts an answer, if only that the host was not asked.
-func (a *asking) ask(asker Survey, now func() time.Time, round int, atTick bool, turns map[string]time.Time) {
-	for _, h := range asker.Hosts {
+func (a *asking) ask(survey Survey, now func() time.Time, round int, atTick bool, turns map[string]time.Time) {
+	for _, h := range survey.Hosts {
 		a.hosts[h.Name] = atTick
 	}
 	a.answers.work.Go(func() {
-		results := Ask(a.ctx, &asker, func(ctx context.Context, h remote.Host) (begun bool, err error) {
+		results := Ask(a.ctx, &survey, func(ctx context.Context, h remote.Host) (begun bool, err error) {
 			if turn, waits := turns[h.Name]; waits {
 				remote.Sleep(ctx, time.Until(turn))
 			}
 			askedAt, start := now(), time.Now()
-			s, err := asker.Link.Snapshot(ctx, h)
+			s, err := survey.Link.Snapshot(ctx, h)
 			came := time.Now()
 			a.answers.put(hostAnswer{
 				name: h.Name, askedAt: askedAt, came: came, took: came.Sub(start), round: round, snapshot: s, err: err,
@@ -150,20 +150,20 @@ func (a *asking) noteAnswer(answer *hostAnswer) (atTick bool) {
 
 // askAgain asks hosts at once, under the names that answered; with once, each at most once before the next tick.
 func (a *asking) askAgain(
-	asker Survey, now func() time.Time, fleet *knownFleet, names []snapshot.Hostname, once bool,
+	survey Survey, now func() time.Time, fleet *knownFleet, names []snapshot.Hostname, once bool,
 ) {
 	slices.Sort(names)
-	asker.Hosts, asker.Progress, asker.StopAtFailure = nil, nil, false
+	survey.Hosts, survey.Progress, survey.StopAtFailure = nil, nil, false
 	for _, name := range slices.Compact(names) {
 		h := fleet.reached[name]
 		if _, asked := a.hosts[h.Name]; asked || once && a.again[name] {
 			continue
 		}
 		a.again[name] = true
-		asker.Hosts = append(asker.Hosts, h)
+		survey.Hosts = append(survey.Hosts, h)
 	}
-	if len(asker.Hosts) > 0 {
-		a.ask(asker, now, fleet.round, false, nil)
+	if len(survey.Hosts) > 0 {
+		a.ask(survey, now, fleet.round, false, nil)
 	}
 }
 

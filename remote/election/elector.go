@@ -4,9 +4,9 @@
 //		Now: time.Now})
 //	err := elector.Run(ctx, election.Roles{StandBy: watch, Lead: enforce, Changed: log})
 //
-// The leader made the key KEY/leader, which depends on its lease. Its epoch is the revision of the cluster with that
-// key, so each later leader has a higher one. A leader that can't renew its lease leads until its TTL after it sent the
-// last renewal that a majority of etcd's members confirmed: it stops before another controller leads. Hosts refuse a
+// The leader made the key KEY/leader, which depends on its lease. Its epoch is the revision of the cluster that made the
+// key, so each later leader has a higher one. A leader that can't renew its lease leads for TTL after it sent the last
+// renewal that a majority of etcd's members confirmed. So it stops before another controller leads. Hosts refuse a
 // leader that was replaced: see remote/agent/fence.
 //
 // Each controller, even a standby, is registered while it runs: see Registrar and Registered.
