@@ -53,14 +53,14 @@ func (c *Counting) working(listed *policyCap, on *judging.HostView) (n int64, kn
 
 // withoutOutsiders marks devices as exempt that others still use: taking them frees nothing.
 func (c *capOn) withoutOutsiders(devices []*personDevice, by time.Time) []*personDevice {
-	whose := make(map[snapshot.Username]bool, len(c.people))
+	insiders := make(map[snapshot.Username]bool, len(c.people))
 	for _, u := range c.people {
-		whose[u.user] = true
+		insiders[u.user] = true
 	}
 	list := make([]*personDevice, len(devices))
 	for i, d := range devices {
 		own := *d
-		if list[i] = &own; c.usedByOthers(whose, d.Host, d.Device, by) || c.isOwnReserved(d) {
+		if list[i] = &own; c.usedByOthers(insiders, d.Host, d.Device, by) || c.isOwnReserved(d) {
 			own.Exempt = judging.Proven
 		}
 	}
@@ -112,7 +112,7 @@ func keepKnown[V any](next, before map[string]V, own string) {
 	}
 }
 
-// gap is the time since the last look at a host; 0 if that is too long ago to know what happened in between.
+// gap is the time since the last look at a host; 0 for an old snapshot, or too long a time to know what happened.
 func (c *Counting) gap(h *judging.HostView) time.Duration {
 	last := h.LastLook
 	if d := h.At.Sub(last); h.IsNew && !last.IsZero() && d > 0 && d <= 3*c.Fleet.Interval {

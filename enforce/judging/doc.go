@@ -5,8 +5,8 @@
 //
 //	j := judging.New(policy, cluster, memory, now)
 //	for _, h := range j.Hosts {
-//		j.See(h)
-//		due := j.CheckDue(h, &f, judging.NewClock(warn, f.ID))
+//		j.Fill(h)
+//		due := j.CheckDue(h, &f, judging.NewWarning(warn, f.ID))
 //		j.End(&f, due, h, process)
 //		j.Add(f)
 //	}

@@ -16,7 +16,7 @@ type EnvView struct {
 	Host        *HostView
 	Began       time.Time         // its age counts from then
 	Settings    *enforce.Settings // of its user here
-	Person      snapshot.Username // whose use of GPUs it is
+	Person      snapshot.Username // the person who uses its GPUs
 	Processes   []*snapshot.Process
 	Attachments []Attachment
 

@@ -31,8 +31,8 @@ type nativeOrder struct {
 	Unused map[snapshot.DeviceIndex][]snapshot.EnvID `json:"unused,omitempty"`
 }
 
-// Encode143 writes an order as `genv usage execute` of 1.4.3 reads it: one line, without a newline, start times, grace,
-// SIGKILL, names or finding IDs. Unknown environments or memory are an error (see Process.Expressible).
+// Encode143 writes an order as `genv usage execute` of 1.4.3 reads it: one line that has no newline, start times,
+// grace, SIGKILL, names or finding IDs. Unknown environments or memory are an error (see Process.Expressible).
 func Encode143(o Order) ([]byte, error) {
 	if p := snapshot.Find(o.processes(), func(p *snapshot.Process) bool { return !p.Expressible() }); p != nil {
 		return nil, fmt.Errorf("encode order: process %d has an unknown environment or memory, which the 1.4.3 format "+

@@ -125,8 +125,8 @@ func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *e
 	// A user can move a process between these rules in every cycle. So besides the time of each rule there is a shared
 	// time for the longest warning.
 	own, shared := []string{f.ID}, []string{"process/" + processOn(h, p)}
-	for _, whose := range j.ownersOf(h, p, &f) {
-		use := "/" + string(h.Name) + "/" + whose
+	for _, owner := range j.ownersOf(h, p, &f) {
+		use := "/" + string(h.Name) + "/" + owner
 		own, shared = append(own, string(f.Rule)+use), append(shared, "use"+use)
 	}
 	longest := settings.LongestWarn().OrLonger(warn)
