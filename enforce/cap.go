@@ -20,12 +20,12 @@ type Cap struct {
 	Place string // in the policy, such as "policy.yaml:12:5"
 
 	Kind CapKind
-	// Limit is what all people together may have if Together is set, otherwise what a person may have. While the
-	// person's groups are unknown, it is the largest that may apply. about is false if the cap doesn't apply.
+	// Limit is what all people together may have with Together, otherwise what a person may have: the largest possible
+	// limit while the person's groups are unknown. about is false if the cap doesn't apply.
 	Limit  func(snapshot.Username) (limit CapLimit, about bool)
 	Member func(snapshot.Username) Membership
 
-	// OnHost and OfModel select the GPUs: by host and labels, and by ModelOf. A nil OfModel selects all models.
+	// OnHost and OfModel select the GPUs, by host and labels, and by ModelOf. A nil OfModel selects all.
 	OnHost  func(host snapshot.Hostname, labels map[string]string) bool
 	OfModel func(model string) bool
 	Model   string // the pattern of OfModel; empty for all
@@ -36,11 +36,11 @@ type Cap struct {
 	Scheduled bool // it has a schedule
 	Inactive  bool // its schedule excludes the present; a cap of GPU hours still counts them
 	// Waiting selects the people who may get GPUs of others while they wait; nil for a cap that is always in force.
-	// With WaitingAnybody, people lose GPUs only to those who have fewer of the cap's GPUs.
+	// With WaitingAnybody, only people with more of the cap's GPUs lose some.
 	Waiting        func(snapshot.Username) Membership
 	WaitingAnybody bool
 	Warn           *Warn // nil for that of the rule
-	// Period is the start of the month or week of CapHours. PeriodEnd is when it or the schedule ends.
+	// Period is the start of the month or week of CapHours. PeriodEnd is the end of it or of the schedule.
 	Period, PeriodEnd time.Time
 }
 
@@ -55,7 +55,7 @@ const (
 	CapHours                // of GPUs, in seconds
 )
 
-// CapLimit is how much a cap allows. The zero CapLimit allows nothing.
+// CapLimit is how much a cap allows; zero allows nothing.
 type CapLimit struct {
 	Value   int64 // GPUs, bytes, environments or seconds
 	Percent bool  // Value is a percentage of the working GPUs
@@ -83,12 +83,12 @@ const (
 	MembershipUnknown
 )
 
-// IsAboutModel reports whether the cap covers GPUs of a model. A pattern matches no unknown model.
+// IsAboutModel reports whether the cap covers a model. A pattern matches no unknown model.
 func (c *Cap) IsAboutModel(model string) bool {
 	return c.OfModel == nil || model != "" && c.OfModel(model)
 }
 
-// Count returns how many of the GPUs, given by model, the cap covers.
+// Count counts the GPUs, given by model, that the cap covers.
 func (c *Cap) Count(byModel map[string]int) (n int64) {
 	for model, gpus := range byModel {
 		if c.IsAboutModel(model) {
@@ -101,13 +101,13 @@ func (c *Cap) Count(byModel map[string]int) (n int64) {
 // ModelOf returns the driver's name of a GPU as policies write it.
 func ModelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVIDIA ") }
 
-// CapExcess is by how much a person, or people together, exceed a cap of the policy's list.
+// CapExcess is by how much a person, or people together, exceed a cap of the list.
 type CapExcess struct {
 	ID    string `json:"id,omitempty"` // its name, else a digest of what it says
 	Name  string `json:"name,omitempty"`
 	Of    string `json:"of,omitempty"` // its GPUs, as in "of model A100*"
 	Place string `json:"place"`        // in the policy
-	// Counts is the unit of Used and Limit: GPUs, bytes, environments or seconds of GPUs.
+	// Counts is the unit: GPUs, bytes, environments or seconds of GPUs.
 	Counts   string    `json:"counts"`
 	Used     int64     `json:"used"`
 	Limit    int64     `json:"limit"`

@@ -15,12 +15,12 @@ const (
 	EventChanged EventKind = "changed" // the decision on a finding changed
 	EventDue     EventKind = "due"     // the plan acts on a finding; repeated in each such judgement
 	EventOver    EventKind = "over"    // a finding is gone
-	// EventMore: a host has Count more findings without an event. Their events follow in later judgements.
+	// EventMore: a host has Count more findings, with events in later judgements.
 	EventMore     EventKind = "more"
 	EventNotify   EventKind = "notify"    // the users of a finding have to be notified
 	EventHostLost EventKind = "host-lost" // a host stopped answering, or fails for another reason
 	EventHostBack EventKind = "host-back"
-	// EventHeld: a safety limit held back actions, once in an interval. The administrator has to decide.
+	// EventHeld: a limit held back actions, once in an interval. The administrator has to decide.
 	EventHeld EventKind = "held"
 	EventNote EventKind = "note" // something could not be judged, or a host warned of it
 )
@@ -32,11 +32,11 @@ const (
 	EventGuard   EventKind = "guard"   // the order for a host's kernel guard, or its state, has changed
 )
 
-// Event is what is new since the last judgement, or what the controller does. Unused fields are empty.
+// Event is news since the last judgement, or an action. Unused fields are empty.
 type Event struct {
 	Kind EventKind
 	Host snapshot.Hostname
-	// Resumed: the event repeats what was known before a restart. It is shown, but not recorded or sent again.
+	// Resumed repeats what was known before a restart. It is shown, but not recorded or sent again.
 	Resumed bool
 
 	ID       string   // of the finding

@@ -52,13 +52,13 @@ type Finding struct {
 	Pending   bool      `json:"pending,omitempty"` // nothing is done in this plan
 	Due       time.Time `json:"due,omitzero"`      // the end of the warning
 	BlockedBy string    `json:"waits,omitempty"`   // why it is pending, besides time
-	// Deferred: it is due and pending only until the next look or tick. It causes no event.
+	// Deferred: due, but pending until the next look or tick. It causes no event.
 	Deferred bool `json:"-"`
-	// Held: a safety limit or an operator holds back all of its actions; BlockedBy says which.
+	// Held: a safety limit or an operator holds back all of its actions.
 	Held         bool           `json:"-"`
 	HostsMissing int            `json:"hosts_missing,omitempty"` // how many hosts did not answer
 	Stuck        []StuckProcess `json:"stuck,omitempty"`         // processes that could not be ended before
-	// UnderWay counts its processes and GPUs for which an order still runs.
+	// UnderWay counts its processes and GPUs with a running order.
 	UnderWay int `json:"under_way,omitempty"`
 
 	// Terminate are the processes that end because of it, once it is due.
@@ -167,8 +167,8 @@ func (c CountExcess) where() string {
 	return fmt.Sprintf(" on %d hosts", c.Hosts)
 }
 
-// Affects is the host that a finding is about or, for one about a user, the first host on which something ends. The
-// limit of events counts by it: a host that makes things up must not use up the events of others.
+// Affects is the host of a finding or, for one about a user, the first host on which something ends. Events are limited
+// by it: a host that makes things up must not use up the events of others.
 func (f *Finding) Affects() snapshot.Hostname {
 	switch {
 	case f.Host == "" && len(f.Detach) > 0:
@@ -182,7 +182,7 @@ func (f *Finding) Affects() snapshot.Hostname {
 // maxAdvised limits the commands in giveBack: a message is short.
 const maxAdvised = 4
 
-// giveBack names the commands that give back what a user would lose. genv detach alone would detach all. A process that
+// giveBack names commands that give back what a user would lose. genv detach alone would detach all. A process that
 // keeps using a detached GPU breaks the rules and still counts.
 func (f *Finding) giveBack(find func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment) string {
 	type place struct {

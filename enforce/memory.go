@@ -12,22 +12,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Memory is what Judge knows of earlier judgements. Judge takes one and returns the next, and changes neither. It is
-// kept on disk as JSON. With the zero Memory all times start again: actions come later, never sooner.
+// Memory is what Judge knows of earlier judgements, on disk as JSON. Judge takes one and returns the next, and changes
+// neither. With the zero Memory all times start again: actions come later, never sooner.
 type Memory struct {
 	Time  time.Time `json:"time"`            // of the last judgement
 	Round int       `json:"round,omitempty"` // the last one with a judged snapshot
 	// Findings are those with events, by ID.
 	Findings map[string]KnownFinding `json:"findings,omitempty"`
-	// Present is since when things are there without a break, by the keys of judging.CheckDue.
+	// Present is since when things are present, by the keys of judging.CheckDue.
 	Present map[string]Presence `json:"present,omitempty"`
 	Uses    Uses                `json:"uses,omitempty"` // since when people have their GPUs
-	// IdleDetached are devices that were detached for being idle while processes use them: true until they compute
-	// again.
+	// IdleDetached are devices detached for being idle while processes use them: true until they compute again.
 	IdleDetached map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
-	// Hours are the counts of caps of GPU hours, by the IDs of the caps. They are kept in a table of their own.
+	// Hours count for caps of GPU hours, by ID. They are kept in a table of their own.
 	Hours map[string]Hours `json:"hours,omitempty"`
-	// TakenFor are the GPUs that were recently taken for commands that wait, by account and ID.
+	// TakenFor are GPUs recently taken for waiting commands, by account and ID.
 	TakenFor map[string]Taken `json:"taken_for,omitempty"`
 	// ExemptGPUs are the GPUs that the policy exempts by index.
 	ExemptGPUs map[snapshot.Hostname][]ExemptGPU `json:"exempt_gpus,omitempty"`
@@ -40,16 +39,16 @@ type Memory struct {
 
 	Notes    map[Note]bool  `json:"-"` // of the last judgement
 	UnderWay []order.OfHost `json:"-"` // orders that still run; what they end or detach gets no second order
-	// JustEnded are orders that ended after their hosts were last asked for a snapshot. That snapshot still shows what
-	// they ended, so it gets no second order either.
+	// JustEnded are orders that ended after their hosts were last asked. The snapshot still shows what they ended, so
+	// that gets no second order either.
 	JustEnded []order.OfHost `json:"-"`
 	// Resumed: it was read from disk, so the next events repeat what was known before.
 	Resumed bool `json:"-"`
-	// Tally counts the actions and messages since the last tick: the limits apply to their sum.
+	// Tally counts actions and messages since the last tick: limits apply to their sum.
 	Tally safety.Tally `json:"-"`
 }
 
-// At returns the memory with times by the wall clock of now. Durations stay those of the monotonic clock.
+// At returns the memory with times by the wall clock of now, but durations of the monotonic clock.
 func (m Memory) At(now time.Time) Memory {
 	return m.WithTimes(func(t time.Time) time.Time { return now.Add(-now.Sub(t)) })
 }
@@ -112,13 +111,13 @@ type KnownHost struct {
 	Acted time.Time `json:"-"`
 }
 
-// Presence is since when something is there. A gap shorter than an eighth of the warning is no break: with a warning of
+// Presence is since when something is there. A gap of less than an eighth of the warning is no break: with a warning of
 // 8 hours, 50 minutes within a cap don't restart it.
 type Presence struct {
 	Since  time.Time `json:"since"`
 	Cycles int       `json:"cycles"` // rounds in which it was there, including the last one
 	Warn   Warn      `json:"warn,omitzero"`
-	// Gone is the first look without it, and Missed counts the rounds without it. Both are zero while it is there.
+	// Gone is the first look without it, and Missed counts the rounds without it; zero while it is there.
 	Gone   time.Time `json:"gone,omitzero"`
 	Missed int       `json:"missed,omitempty"`
 	// Host is where it is; Hosts replaces it for several hosts.
@@ -157,7 +156,7 @@ func (p Presence) IsOver(now time.Time) bool {
 	return !p.Gone.IsZero() && 8*now.Sub(p.Gone) >= p.Warn.For && 8*p.Missed >= p.Warn.Cycles
 }
 
-// Due reports whether it has lasted for warn or, if that is longer, the announced warning, and when it has.
+// Due reports whether it has lasted for the longer of warn and the announced warning, and when it has.
 func (p Presence) Due(warn Warn, now time.Time) (bool, time.Time) {
 	warn = warn.OrLonger(p.Warn)
 	at := p.Since.Add(warn.For - warn.For/4*time.Duration(warn.Spread)/1024)
@@ -177,7 +176,7 @@ func mapped[K comparable, V any](m map[K]V, to func(V) V) map[K]V {
 	return c
 }
 
-// Uses are those of each host. Judge never changes the map of a host: it shares it with the next memory, or copies it.
+// Uses are those of each host. Judge never changes a host's map: it shares it with the next memory, or copies it.
 type Uses map[snapshot.Hostname]map[UseKey]Use
 
 // UseKey names a person's use of a GPU of a host, by the GPU's Key.
@@ -219,13 +218,13 @@ func (u *Uses) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Use is since when a person has a GPU, in any environments and processes. Times that don't apply are zero.
+// Use is since when a person has a GPU, by any environments and processes. Times that don't apply are zero.
 type Use struct {
 	Attached time.Time `json:"attached,omitzero"`
 	Detached time.Time `json:"detached,omitzero"`
 	Idle     time.Time `json:"idle,omitzero"`      // unused, or computing little
 	LowPower time.Time `json:"low_power,omitzero"` // unused, or drawing little power
-	// Gone is since when the person has lacked the GPU. The other times continue for less than Break.
+	// Gone is since when the person lacks the GPU. For less than Break the other times continue.
 	Gone  time.Time     `json:"gone,omitzero"`
 	Break time.Duration `json:"break_ns,omitempty"`
 }
@@ -241,7 +240,7 @@ func (u Use) IdleFor(at time.Time) time.Duration {
 	return lasted
 }
 
-// SeenOn is since when attachments and environments count, by host. As with Uses, the map of a host never changes.
+// SeenOn is since when attachments and environments count. As with Uses, a host's map never changes.
 type SeenOn map[snapshot.Hostname]map[snapshot.AttachmentKey]Seen
 
 // MarshalJSON writes one object. Its keys contain the hosts.
@@ -292,8 +291,8 @@ type Taken struct {
 // keepsTaken is for how long nothing more is taken for a wait: the GPUs become free, and stay reserved for a minute.
 const keepsTaken = 2 * time.Minute
 
-// ExemptGPU is a GPU that a policy exempts by its index on a host. An index can move: the entry means the GPU that had
-// it at the first reliable look after the entry appeared.
+// ExemptGPU is a GPU that a policy exempts by index. An index can move: the entry means the GPU that had it at the
+// first reliable look after the entry appeared.
 type ExemptGPU struct {
 	Index snapshot.DeviceIndex `json:"index"`
 	Entry string               `json:"entry"` // as written in the policy

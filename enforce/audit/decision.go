@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Lines are the entry for people, safe for a terminal. Its ID is the same on hosts, in mail and on the page.
+// Lines are for people, safe for a terminal. The ID is the same on hosts, in mail and on the page.
 func (e *HistoryEntry) Lines() []string {
 	l := lines{"Decision   " + e.ID}
 	l.add("Time", clock(e.Time))
@@ -28,7 +28,7 @@ func (e *HistoryEntry) Lines() []string {
 	return l
 }
 
-// Answer says what a user asks first: what happened, why, and what to do.
+// Answer says what happened, why, and what to do.
 func (e *HistoryEntry) Answer(now time.Time) []string {
 	var l lines
 	// The lines of an order are 1.4.3's.
@@ -80,7 +80,7 @@ func (e *HistoryEntry) outcome() string {
 	return strings.TrimSuffix(cmp.Or(string(status), "under way")+": "+e.Reason, ": ")
 }
 
-// because are the findings that led to it. The text of a notice already has them.
+// The text of a notice already has its findings.
 func (e *HistoryEntry) because() []string {
 	if e.Action == ActionNotice {
 		return nil
@@ -108,8 +108,8 @@ func clock(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05 MST")
 }
 
-// DecisionID is the ID of an item of an order: 8 hexadecimal digits; empty without an order ID. It derives from what
-// the record of each machine has: the order's ID and the process or, with a device, the attachment.
+// DecisionID is the ID of an item of an order: 8 hexadecimal digits; empty without an order ID. It derives from data in
+// each machine's record: the order's ID and the process or, with a device, the attachment.
 func DecisionID(orderID string, pid snapshot.PID, eid snapshot.EnvID, device *snapshot.DeviceIndex) string {
 	if orderID == "" {
 		return ""

@@ -13,11 +13,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// HistoryEntry is an action on a process or an attachment and its reason, or another action of an operator: a line of
+// HistoryEntry is an action on a process or attachment and its reason, or another action of an operator: a line of
 // `genv remote history` and `genv history`.
 type HistoryEntry struct {
-	// ID is that of the decision: the same on the controller, on the host, in mail and on the web page. Missing for
-	// operators' actions, and for a notice about several findings.
+	// ID is the decision's: the same on controller, host, page and in mail. Missing for operators' actions, and for a
+	// notice about several findings.
 	ID        string                `json:"id,omitempty"`
 	Time      time.Time             `json:"time"`
 	Host      snapshot.Hostname     `json:"host,omitempty"`
@@ -48,7 +48,7 @@ type HistoryEntry struct {
 // ActionNotice is the Action of a notice.
 const ActionNotice = "notice"
 
-// History joins the records of a log to actions, the oldest first. An outcome without a record is unknown.
+// History joins the records of a log to actions, oldest first. An outcome without a record is unknown.
 func History(path string, filter Filter) ([]HistoryEntry, Damage, error) {
 	j := joiner{
 		filter: &filter, notified: map[string]lastNotices{}, warned: map[string]bool{},
@@ -190,7 +190,7 @@ func (j *joiner) notice(r *Record) {
 	}
 }
 
-// operator adds an operator's action; action is that of records without one.
+// action is for records without one.
 func (j *joiner) operator(r *Record, action string) {
 	if !j.filter.Matches(r) {
 		return
@@ -248,7 +248,7 @@ func (j *joiner) wouldAct(r *Record) {
 	}
 }
 
-// leftUndone lists an action once while its findings last, even for several findings.
+// leftUndone lists an action once, even for several findings.
 func (j *joiner) leftUndone(r *Record, what string) {
 	if !j.filter.Notices || !j.filter.Matches(r) {
 		return
@@ -267,8 +267,8 @@ func (j *joiner) leftUndone(r *Record, what string) {
 	}
 }
 
-// Decided returns the entries, of a list with notices, about the decision with an ID: an action; or the warnings about
-// a finding and the actions because of it.
+// Decided returns the entries about a decision, of a list with notices: an action; or the warnings about a finding and
+// the actions because of it.
 func Decided(entries []HistoryEntry, id string) []HistoryEntry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e HistoryEntry) bool {
 		return e.ID != id && !slices.ContainsFunc(e.IDs, func(finding string) bool { return WarningID(finding) == id })

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The lines are few and short: every item of an order has some, and hosts can make names up.
+// The lines are few and short: each item of an order has some, and hosts can make names up.
 const (
 	maxExplained = 256 // items of an order
 	maxProcesses = 4   // of a user on a device
@@ -20,13 +20,13 @@ const (
 	maxCommand   = 120 // characters of a command line
 )
 
-// MaxJudgedLines is the maximum number of lines of an item, and MaxJudgedBytes of bytes in each.
+// MaxJudgedLines limits the lines of an item, and MaxJudgedBytes the bytes of each.
 const (
 	MaxJudgedLines = 16
 	MaxJudgedBytes = 4 * maxLine
 )
 
-// Explain sets the judged lines of each item of an order, from the host's snapshot of a time.
+// Explain sets the judged lines of an order's items, from the host's snapshot.
 func Explain(o *order.Order, host snapshot.Hostname, s *snapshot.Snapshot, at time.Time) {
 	if s == nil {
 		return

@@ -39,13 +39,13 @@ const (
 	DefaultKeep     = 9
 )
 
-// Log is an append-only file of records, safe for concurrent use. A Path is enough.
+// Log is an append-only file of records. It is safe for concurrent use, and only needs a Path.
 type Log struct {
 	Path     string
 	MaxBytes int64 // the size at which the file is rotated; 0 for 64 MiB
 	Keep     int   // how many rotated files are kept, of which Path.1 is the newest; 0 for DefaultKeep
 	Readers  int   // the group that may read new files; 0 for none
-	// Room is how many bytes stay allocated for later records, if the disk has them: others may fill it.
+	// Room is how many bytes stay allocated for later records: others may fill the disk.
 	Room int64
 
 	unlocked bool // the user who may read the file could hold the lock against us
@@ -54,12 +54,12 @@ type Log struct {
 	backlog []byte // encoded records that could not be written
 }
 
-// ErrNotWritten is wrapped when records are not on the disk. They are kept and written before the next ones.
+// ErrNotWritten: records are not on the disk. They are kept and written before the next ones.
 var ErrNotWritten = errors.New("the record was not written")
 
 const maxBacklog = 64 << 20 // bytes in memory
 
-// Append writes records after earlier ones that could not be written, and returns when they are on the disk.
+// Append writes records after the kept ones, and returns when they are on the disk.
 func (l *Log) Append(records ...Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *Log) Append(records ...Record) error {
 	return notWritten(errors.Join(err, l.write(0)))
 }
 
-// Reserve makes sure that no earlier record is waiting and, if the file system can, that so many bytes can be appended.
+// Reserve makes sure that no record is waiting and, if the file system can, that so many bytes fit.
 func (l *Log) Reserve(bytes int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,8 +262,8 @@ func endLine(f *os.File) (int64, error) {
 	return info.Size() + 1, err
 }
 
-// UserLogPath is the log of one user, beside the log of a host. The file belongs to root; an access control list
-// (acl(5)) lets that user read it.
+// UserLogPath is the log of one user, beside the log of a host. It belongs to root; an access control list (acl(5))
+// lets that user read it.
 func UserLogPath(logPath string, uid snapshot.UID) string {
 	return filepath.Join(filepath.Dir(logPath), "users", strconv.FormatUint(uint64(uid), 10)+".jsonl")
 }

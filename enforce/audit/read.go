@@ -36,7 +36,7 @@ type Damage struct {
 	First string // where the first of them is, "FILE:LINE"
 }
 
-// Scan reads a log and its rotated files, the oldest record first. A missing log has no records.
+// Scan reads a log and its rotated files, oldest record first. A missing log has no records.
 func Scan(path string, each func(*Record) error) (Damage, error) {
 	var damage Damage
 	oldest := 0
@@ -111,7 +111,7 @@ func (r *Record) rules() []enforce.Rule {
 	return list
 }
 
-// ErrNotALog is wrapped when a file holds something other than records.
+// ErrNotALog is wrapped for a file of something else.
 var ErrNotALog = errors.New("the file exists and is not a record of genv")
 
 // Damaged lines may come before a record.

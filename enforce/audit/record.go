@@ -59,8 +59,8 @@ var kinds = []RecordKind{
 	KindOperator, KindHook, KindController, KindExtension, KindGuard, KindDenied,
 }
 
-// Record is a line of the log. Unused fields are empty. All records of a finding have its ID, and all records of an
-// order to a host have its Order; outcomes and order items have both.
+// Record is a line of the log. Unused fields are empty. All records of a finding have its ID, and all of an order to
+// one host its Order; outcomes and order items have both.
 type Record struct {
 	Time  time.Time  `json:"time"`
 	Kind  RecordKind `json:"kind"`
@@ -92,7 +92,7 @@ type Record struct {
 	By string `json:"by,omitempty"` // who requested it: the operator, or on a host the account
 	// Action is an operator's: warn, exempt, unexempt, hold or release; expired for an exemption; denied or would-deny.
 	Action string `json:"action,omitempty"`
-	// Finding is the whole finding, with at most 256 bytes of a command line (snapshot.MaxCommand).
+	// Finding is whole, with at most 256 bytes of a command line (snapshot.MaxCommand).
 	Finding *enforce.Finding `json:"finding,omitempty"`
 }
 
@@ -120,7 +120,7 @@ func encode(r *Record) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
-// OrderRecords are those of an order's items, in the order of the outcomes. s, if not nil, has the users' names.
+// OrderRecords are those of an order's items, in the order of outcomes. s, if not nil, has users' names.
 func OrderRecords(host snapshot.Hostname, o order.Order, s *snapshot.Snapshot) []Record {
 	records := make([]Record, 0, len(o.Detach)+len(o.Terminate))
 	for i := range o.Detach {
@@ -152,7 +152,7 @@ func userOf(p *snapshot.Process, s *snapshot.Snapshot) snapshot.Username {
 	return cmp.Or(user, s.NameOf(uid))
 }
 
-// OutcomeRecords are the records of an order's outcomes, made from those of its items.
+// OutcomeRecords are the records of outcomes, made from those of the items.
 func OutcomeRecords(items []Record, outcomes []order.Outcome) []Record {
 	records := make([]Record, len(items))
 	for i, r := range items {

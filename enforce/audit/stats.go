@@ -10,9 +10,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Stats count actions, and those that a dry run would have taken, by user and rule.
+// Stats count actions, also of dry runs, by user and rule.
 type Stats struct {
-	// Rows are sorted by user and rule. An action because of several rules counts in each.
+	// Rows are sorted by user and rule. An action for several rules counts in each.
 	Rows  []StatsRow   `json:"rows"`
 	Total ActionCounts `json:"total"` // counts each of it once
 }
@@ -83,7 +83,7 @@ func Sum(entries []HistoryEntry) Stats {
 	return s
 }
 
-// UserOrUID is the user, or the uid of one without a name; empty if both are unknown.
+// UserOrUID is the user, or the uid of one without a name; empty if unknown.
 func (e *HistoryEntry) UserOrUID() snapshot.Username {
 	if e.User == "" && e.UID != nil {
 		return snapshot.Username(fmt.Sprint(*e.UID))

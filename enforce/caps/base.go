@@ -13,11 +13,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// forgetUnseen is when a cap no longer waits for hosts that were never seen.
 const forgetUnseen = 24 * time.Hour
 
-// working is the number of GPUs that a cap is relative to, on a host or, for nil, on all. Hosts that don't answer have
-// their last number.
+// working is the number of working GPUs of a cap, on a host or, for nil, on all. Hosts that don't answer have their
+// last number.
 func (c *Counting) working(listed *policyCap, on *judging.HostView) (n int64, known bool) {
 	if on != nil {
 		return listed.Count(on.GpusByModel), true
@@ -78,7 +77,7 @@ func (c *Counting) usedByOthers(people map[snapshot.Username]bool, h *judging.Ho
 	})
 }
 
-// countHours adds the gap of each host. A period never goes back with the clock.
+// A period never goes back with the clock.
 func (c *Counting) countHours(listed *policyCap) {
 	hours := c.Before.Hours[listed.ID]
 	if listed.Period.After(hours.Period) {
@@ -103,7 +102,7 @@ func (c *Counting) countHours(listed *policyCap) {
 	}
 }
 
-// keepKnown keeps the memory of a cap with unknown hours, so that no warning begins again.
+// keepKnown keeps the memory of a cap with unknown hours: no warning begins again.
 func keepKnown[V any](next, before map[string]V, own string) {
 	for key, value := range before {
 		if strings.HasPrefix(key+"/", own) {
@@ -112,7 +111,7 @@ func keepKnown[V any](next, before map[string]V, own string) {
 	}
 }
 
-// gap is the time since the last look at a host; 0 for an old snapshot, or too long a time to know what happened.
+// gap is the time since the last look at a host; 0 for an old snapshot, or if too long to know what happened.
 func (c *Counting) gap(h *judging.HostView) time.Duration {
 	last := h.LastLook
 	if d := h.At.Sub(last); h.IsNew && !last.IsZero() && d > 0 && d <= 3*c.Fleet.Interval {

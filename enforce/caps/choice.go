@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// The costs of losing a device, the lowest first. Reported use (without a uid of the user) costs less than proven use:
+// The costs of losing a device, lowest first. Reported use (without a uid of the user) costs less than proven use:
 // forged state on one host must not end a job on another.
 const (
 	costGone int8 = iota // its processes were told to end, or can't be ended: no other device is lost instead
@@ -34,8 +34,8 @@ type choice struct {
 	by     time.Time // the time of the action; zero for now
 	excess int64     // devices or, of memory, bytes
 	memory bool
-	// mayKeep is how much memory the processes on busy devices may use together before one ends. Capacities of
-	// environments don't count for it: state files only claim them.
+	// mayKeep is how much memory processes on busy devices may use together before one ends. Capacities of environments
+	// don't count: state files only claim them.
 	mayKeep int64
 
 	freed, used int64                     // what the choice frees, and what processes on other busy devices use
@@ -118,7 +118,7 @@ func (c *choice) takeFrom(cost int8, devices []*personDevice) {
 	}
 }
 
-// take chooses a device, whose processes end, and then other devices of the host that only these processes used.
+// take chooses a device, and then other devices of the host that only its processes used.
 func (c *choice) take(d *personDevice) {
 	c.set(d, true)
 	c.chosen = append(c.chosen, d)
@@ -253,7 +253,7 @@ func (c *choice) freedWith(d *personDevice) int64 {
 	return c.freed
 }
 
-// set chooses a device or gives it back, and updates the host's other devices.
+// set also updates the host's other devices.
 func (c *choice) set(d *personDevice, chosen bool) {
 	d.chosen = chosen
 	c.update(d)

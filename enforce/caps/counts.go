@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// countKey names a count of a cap: for a person or, for nil, for those who share it.
+// countKey names a count of a cap: of a person or, for nil, of those who share it.
 type countKey struct {
 	cap  *policyCap
 	host *judging.HostView // nil for all hosts
@@ -138,7 +138,7 @@ func (n *counted) count() {
 	n.oldest, n.most = n.oldest[:min(len(n.oldest), 2)], n.most[:min(len(n.most), maxCountHosts+1)]
 }
 
-// gpusOf are the GPUs of a host that a cap covers, found once, since many people may ask.
+// gpusOf caches its answers, since many people may ask.
 func (c *policyCap) gpusOf(h *judging.HostView) []snapshot.DeviceIndex {
 	list, known := c.gpus[h]
 	if !known && c.Kind != enforce.CapEnvironments && c.OnHost(h.Name, h.Labels) {

@@ -8,19 +8,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// personDevice is a device that a user's environments are attached to, or that the user's processes use.
+// personDevice is a device that a user's environments are attached to, or processes use.
 type personDevice struct {
 	*snapshot.Device
 	Host *judging.HostView
-	// Newest is when the newest attachment began to count, in UTC. Written is what its user wrote, and decides between
-	// equal ones.
+	// Newest is when the newest attachment began to count, in UTC. Written, by its user, decides between equal ones.
 	Newest, Written snapshot.Date
-	// Unknown is the use that processes of unknown environments prove, and Exempt that of exempt processes.
+	// Unknown is the use that processes of unknown environments prove, Exempt that of exempt ones.
 	Unknown, Exempt judging.Certainty
 	Envs            []snapshot.EnvID // attached to it
 	Uses            []usage          // by processes that end if the user loses it
 	Capacity, Used  int64            // bytes allowed to environments, and used by processes; or unknownBytes
-	// Owner is the person's number. Parts are the devices of each person, for one of Together.
+	// Owner is the person's number. Parts are those of each person, for one of Together.
 	Owner int
 	Parts []*personDevice
 	Idle  bool // it, and all that its processes use, has been idle for as long as the rule idle allows
@@ -92,10 +91,10 @@ func (d *personDevice) perOwner() []*personDevice {
 	return d.Parts
 }
 
-// unknownBytes is an unknown amount. Claims of hosts are cut to maxBytes, more than any device has.
+// Claims of hosts are cut to maxBytes, more than any device has.
 const unknownBytes, maxBytes = -1, 1 << 44
 
-// sum adds an amount that a host claims or, if that is unknown, otherwise.
+// sum adds an amount that a host claims or, if unknown, otherwise.
 func sum(bytes int64, more, otherwise snapshot.Memory) int64 {
 	if !more.Known() {
 		more = otherwise
@@ -106,8 +105,8 @@ func sum(bytes int64, more, otherwise snapshot.Memory) int64 {
 	return min(bytes+min(more.Bytes(), maxBytes), maxBytes)
 }
 
-// memory is the memory that the user has by a device: the larger of what environments may use and processes use, and at
-// most all of it; unknown for a device that shares the machine's memory.
+// memory is what the user has of a device's memory: the larger of the capacities and the processes' use, and at most
+// all; unknown if the device shares the machine's memory.
 func (d *personDevice) memory() int64 {
 	if d.Unified || d.Capacity == unknownBytes || d.Used == unknownBytes && len(d.Envs) == 0 {
 		return unknownBytes

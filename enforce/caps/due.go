@@ -35,7 +35,7 @@ func (c *capOn) key() string {
 	return key
 }
 
-// What a schedule makes due for many is spread over the last quarter.
+// A schedule makes many people's findings due at once: Spread distributes them over the last quarter.
 func (c *capOn) warnOf(u *person) enforce.Warn {
 	warn := u.settings.WarnOf(c.rule)
 	if c.Warn != nil {
@@ -57,7 +57,7 @@ func (c *capOn) dueAt() time.Time {
 	return judging.Later(c.DueAt(c.host, c.warnOf(c.people[0]), key), c.notBefore)
 }
 
-// checkCap is CheckDue for a cap. People who share it share its time, and each has a quarter of the warning after being
+// checkCap is CheckDue for a cap. People who share it share its time; each has a quarter of the warning after being
 // named.
 func (c *capOn) checkCap(u *person, f *enforce.Finding) (due bool) {
 	warn := c.warnOf(u)
@@ -79,8 +79,8 @@ func (c *capOn) checkCap(u *person, f *enforce.Finding) (due bool) {
 
 const maxLevels = 64
 
-// levelKey is the key of the time since when somebody has to lose more than n things. So people are warned again of
-// what is added to the last warning, and of that alone.
+// levelKey is the key of the time since when somebody has to lose more than n things: people are only warned again of
+// what is added.
 func levelKey(id string, n int) string {
 	if n == 0 {
 		return id
@@ -88,7 +88,7 @@ func levelKey(id string, n int) string {
 	return id + "/" + strconv.Itoa(n+1)
 }
 
-// levels are the times of the things that a person has to lose, the oldest first; at least one.
+// levels are the times of the things that a person has to lose, oldest first; at least one.
 func (c *capOn) levels(id string, things int) []enforce.Presence {
 	list := make([]enforce.Presence, min(max(things, 1), maxLevels))
 	for i := range list {
@@ -121,7 +121,7 @@ func (c *capOn) keepNamed(id string) {
 	c.Next.Present[id] = p
 }
 
-// sameMoment is how far apart looks may be to count as one: no job moves to another host so fast.
+// sameMoment is how far apart looks may be to count as one: no job moves so fast.
 const sameMoment = enforce.FreshFor / 10
 
 type looks struct {

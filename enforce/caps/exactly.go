@@ -9,10 +9,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// maxExactly is the maximum number of devices that exactly chooses from. No host has more.
+// No host has more devices.
 const maxExactly = 63
 
-// block are devices of a host that processes use together, so they go together.
+// block are devices of a host that processes use together.
 type block struct {
 	devices []*personDevice
 	cost    int8
@@ -80,7 +80,7 @@ func canComplete(blocks []block, with block, n int) bool {
 	return sums&(1<<n) != 0
 }
 
-// blocksOf are the blocks that may be chosen, with the newest device first. No process on them may stay: none that is
+// blocksOf are the blocks that may be chosen, with their newest device first. No process on them may stay: none is
 // exempt, stuck, or has an unknown environment or device.
 func blocksOf(counted []*personDevice) (blocks []block) {
 	at := make(map[snapshot.DeviceIndex]*personDevice, len(counted))

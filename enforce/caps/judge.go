@@ -43,7 +43,7 @@ func (c *Counting) Judge() {
 	c.conclude()
 }
 
-// findUncounted counts the people and processes that caps and idle would judge with non-env-processes: count.
+// findUncounted counts the people and processes that non-env-processes: count would add to caps and idle.
 func (c *Counting) findUncounted() {
 	s := c.Policy.Settings(enforce.Query{At: c.Now})
 	if len(c.list) == 0 && s.MaxDevices == nil && s.MaxMemory == nil && s.Idle == nil {
@@ -101,7 +101,7 @@ func (c *Counting) judgeListed(listed *policyCap) {
 	c.judgeWaiting(listed, whileWaiting)
 }
 
-// isFarOff reports, cheaply, whether a cap of GPUs can't be exceeded, as for most people.
+// isFarOff is a cheap test for most people: the cap of GPUs can't be exceeded.
 func isFarOff(c *policyCap, people []*person) bool {
 	limit, about := c.Limit(people[0].user)
 	if !about || c.Kind != enforce.CapGPUs || c.Together || limit.Percent || limit.AllBut {
@@ -156,7 +156,7 @@ type capOn struct {
 	notBefore   time.Time              // no action before; zero for none
 	ownReserved map[*personDevice]bool // held within own reservations: they don't count
 
-	// For a cap with while: what counts and isn't taken, how many may be taken, and the wait that gets them.
+	// For a cap with while: what counts and isn't taken, how many may be taken, and the wait.
 	counted []*personDevice
 	mayTake int
 	wait    *wait
@@ -226,7 +226,7 @@ func (c *capOn) takeAll(f enforce.Finding, chosen []*personDevice) (acts bool) {
 	return acts
 }
 
-// atMost is an upper bound of the GPUs that the people have: it counts a shared one for each.
+// atMost is an upper bound of the GPUs: it counts a shared one for each person.
 func (c *capOn) atMost() (n int64) {
 	for _, u := range c.people {
 		n += int64(len(u.devices))
@@ -319,7 +319,7 @@ func (c *capOn) places(devices []*personDevice, envs []*judging.EnvView) (list [
 	return list
 }
 
-// hostsOf are the sorted names of hosts. A single machine has no name.
+// A single machine has no name.
 func hostsOf(where []place) []snapshot.Hostname {
 	names := make([]snapshot.Hostname, 0, len(where))
 	for _, p := range where {

@@ -105,7 +105,7 @@ func (c *capOn) add(u *person, f enforce.Finding, n int, lose func(f *enforce.Fi
 func (c *capOn) checkPart(u *person, f *enforce.Finding) (due bool) {
 	due = c.checkCap(u, f)
 	if c.Fleet.PauseCaps && f.HostsMissing > 0 && c.host == nil {
-		// The user may have more there, never less; but the cheapest to lose may be there.
+		// The user may have more there, but the cheapest to lose may be there, too.
 		f.BlockedBy = fmt.Sprintf(`%d of the hosts did not answer, and the policy says "unreachable: hold"`,
 			f.HostsMissing)
 		due, f.Pending = false, true
@@ -142,8 +142,8 @@ func whyOf(devices []*personDevice) string {
 	return strings.Join(reasons, "; ")
 }
 
-// judgeEnvs takes environments beyond the cap: first those without a device, of which there is nothing to take, then
-// those without a process, then the newest. The environments themselves stay, since they are people's shells.
+// judgeEnvs takes environments beyond the cap: first those without a device, then without a process, then the newest.
+// The environments themselves stay: they are people's shells.
 func (c *capOn) judgeEnvs() {
 	envs := c.envs(c.people...)
 	if int64(len(envs)) <= c.limit {

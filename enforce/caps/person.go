@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// person is what one user has on all hosts. A device counts once, however many environments are attached to it.
+// person is what a user has on all hosts. A device counts once, whatever the number of attached environments.
 type person struct {
 	user     snapshot.Username // an account
 	number   int               // unique
@@ -37,7 +37,7 @@ type Counting struct {
 	ownReserved  map[*personDevice]bool // held within own running reservations
 	counted      map[countKey]*counted
 
-	// For the host being counted: its devices, also by deviceKey, their pool, and the bits of caps that cover the host.
+	// For the host being counted: its devices, also by deviceKey, their pool, and the bits of caps that cover it.
 	here       []*personDevice
 	at         map[int]*personDevice
 	devicePool []personDevice
@@ -47,7 +47,7 @@ type Counting struct {
 	uses []usage
 }
 
-// policyCap is a cap of the policy. Each of the list has a bit: 64 are enough for all.
+// policyCap is a cap of the policy. Each of the list has a bit: 64 are enough.
 type policyCap struct {
 	*enforce.Cap
 	rule    enforce.Rule // of its findings
@@ -90,8 +90,8 @@ func (c *Counting) of(user snapshot.Username) *person {
 	return u
 }
 
-// Count counts what users have on a host, after the rules that come before caps. An environment without a user name
-// counts for no user; its processes count for their own.
+// Count counts what users have on a host, after the earlier rules. An environment without a user name counts for no
+// user; its processes count for their own.
 func (c *Counting) Count(h *judging.HostView) {
 	first := len(c.onHosts)
 	c.here, c.about = c.here[:0], 0
@@ -127,7 +127,7 @@ func (c *Counting) addEnv(u *person, env *judging.EnvView) {
 		d := c.device(u, env.Host, a.Device)
 		d.Envs = judging.Append(d.Envs, env.Env.EID, &c.eids)
 		d.Capacity = sum(d.Capacity, a.GPUMemory, a.Device.TotalMemory)
-		// To the minute: several hosts are first looked at one after the other.
+		// To the minute: hosts are first looked at one after the other.
 		at := snapshot.DateOf(a.Began.UTC().Truncate(time.Minute))
 		if cmp.Or(at.Compare(d.Newest), a.Time.Compare(d.Written)) > 0 {
 			d.Newest, d.Written = at, a.Time
@@ -159,7 +159,7 @@ func (c *Counting) addUses(h *judging.HostView) {
 	}
 }
 
-// addForeign adds a process of another user, or of root, in an environment: it ends with the attachment.
+// addForeign adds another user's process in an environment, which ends with the attachment.
 func (c *Counting) addForeign(owner *person, env *judging.EnvView, p *snapshot.Process) {
 	for _, a := range env.Attachments {
 		if d := c.at[deviceKey(owner.number, a.Device.Index)]; d != nil && p.Uses(d.Index) != nil {
@@ -168,7 +168,7 @@ func (c *Counting) addForeign(owner *person, env *judging.EnvView, p *snapshot.P
 	}
 }
 
-// addUsesOf counts the use by a process of the user, except of an unattached device whose processes end anyway.
+// addUsesOf skips an unattached device whose processes end anyway.
 func (c *Counting) addUsesOf(u *person, h *judging.HostView, in *judging.EnvView, p *snapshot.Process) {
 	if u.settings == nil {
 		return
@@ -218,8 +218,7 @@ func (c *Counting) begin(u *person, h *judging.HostView) {
 	c.onHosts = append(c.onHosts, u)
 }
 
-// device returns a device that a user has on the host. It is idle after the time of the rule idle, whether or not that
-// rule acts.
+// A device is idle after the time of the rule idle, whether or not that rule acts.
 func (c *Counting) device(u *person, h *judging.HostView, device *snapshot.Device) *personDevice {
 	at := deviceKey(u.number, device.Index)
 	if d := c.at[at]; d != nil {
@@ -261,7 +260,7 @@ func (c *Counting) aboutModel(d *snapshot.Device) (caps uint64) {
 
 func deviceKey(owner int, index snapshot.DeviceIndex) int { return owner<<32 | int(uint32(index)) }
 
-// findBusy unmarks idle devices with a process that uses another GPU that isn't idle.
+// findBusy unmarks idle devices with a process that also uses a busy GPU.
 func (c *Counting) findBusy() {
 	var busy []*personDevice
 	for _, d := range c.here {

@@ -18,8 +18,8 @@ const (
 	lapseShown = time.Hour   // how long the owner of a lapsed reservation is informed
 )
 
-// findReservations finds, sorted by start, the reservations that run by the host's own clock or start within the
-// warning. A host that doesn't report its clock has none.
+// findReservations finds the reservations that run by the host's own clock or start within the warning, sorted by
+// start. A host that doesn't report its clock has none.
 func (c *Counting) findReservations() {
 	tooMany := c.tooMany()
 	for _, h := range c.Hosts {
@@ -61,7 +61,7 @@ func (c *Counting) accountOf(b *snapshot.Reservation) snapshot.Username {
 }
 
 // tooMany are the reservations that a person may not have besides earlier ones, and why. Hosts refuse these, but two
-// hosts may have been asked at once. Reservations by root count, and are never too many themselves.
+// hosts may have been asked at once. Root's reservations count, and are never too many.
 func (c *Counting) tooMany() map[*snapshot.Reservation]string {
 	of := make(map[snapshot.Username][]*snapshot.Reservation)
 	for _, h := range c.Hosts {
@@ -150,7 +150,7 @@ func (c *Counting) judgeReservations() {
 	}
 }
 
-// reservationCap is the cap of the last of some reservations: what all of them leave to others when it begins.
+// reservationCap is the cap of the last reservation: what all of them leave to others when it begins.
 func (c *Counting) reservationCap(h *judging.HostView, list []*snapshot.Reservation) (on capOn, ok bool) {
 	last := list[len(list)-1]
 	begins := judging.Later(last.From, h.Clock())
@@ -175,8 +175,8 @@ func (c *Counting) reservationCap(h *judging.HostView, list []*snapshot.Reservat
 	return on, len(on.people) > 0
 }
 
-// leftToOthers is how many of a host's working GPUs reservations leave at a time: at most what they leave of the GPUs
-// that the host had when the last of them was made.
+// leftToOthers is how many working GPUs reservations leave at a time, and at most what they leave of the GPUs that the
+// host had when the last of them was made.
 func leftToOthers(list []*snapshot.Reservation, at time.Time, working int) int {
 	reserved, known, made := 0, working, time.Time{}
 	for _, b := range list {
@@ -194,7 +194,7 @@ func reservationText(b *snapshot.Reservation, h *judging.HostView) string {
 		text.Plural(b.GPUs, "GPU"), snapshot.When(b.From.In(h.Zone)), snapshot.When(b.Until.In(h.Zone)))
 }
 
-// informOfFailed informs owners if a host has too few working GPUs: the newest reservation lacks them first.
+// The newest reservation lacks failed GPUs first.
 func (c *Counting) informOfFailed(h *judging.HostView, list []*snapshot.Reservation) {
 	byMade := func(a, b *snapshot.Reservation) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID)) }
 	list = slices.SortedFunc(slices.Values(list), byMade)
@@ -211,8 +211,8 @@ func (c *Counting) informOfFailed(h *judging.HostView, list []*snapshot.Reservat
 	}
 }
 
-// leftFor is how many working GPUs are left for a reservation while it runs, besides those of people without
-// reservations and of earlier reservations. The list is sorted by when they were made.
+// leftFor is how many working GPUs are left for a reservation, besides those of people without reservations and of
+// earlier reservations. The list is sorted by when they were made.
 func leftFor(list []*snapshot.Reservation, i, working int, now time.Time) int {
 	left, begins := working, judging.Later(list[i].From, now)
 	times := []time.Time{begins} // when that may change
@@ -234,7 +234,7 @@ func leftFor(list []*snapshot.Reservation, i, working int, now time.Time) int {
 	return max(0, left)
 }
 
-// mayHaveUnreserved is how many GPUs a waiting person may have on the host besides reservations of others.
+// mayHaveUnreserved is how many GPUs a waiting person may have besides reservations of others.
 func (c *Counting) mayHaveUnreserved(n *wait) int {
 	running := slices.DeleteFunc(slices.Clone(c.reservations[n.h]),
 		func(b *snapshot.Reservation) bool { return !b.Runs(n.h.Clock()) })

@@ -28,7 +28,7 @@ func fewest(has map[int]int, devices ...*personDevice) int {
 	return least
 }
 
-// inTurn are devices of the same cost, the newest first. If people share a cap, the person with most is next.
+// inTurn are devices of the same cost, newest first. If people share a cap, the person with most is next.
 func (c *choice) inTurn(devices []*personDevice) iter.Seq[*personDevice] {
 	slices.SortFunc(devices, newerFirst)
 	if len(c.most) == 1 {

@@ -18,7 +18,7 @@ type wait struct {
 	user *person
 	key  string                 // see WaitKey
 	free []snapshot.DeviceIndex // GPUs that it gets, or would get
-	// possible is how many GPUs it could have; equal to GPUs if it gets them.
+	// possible is how many GPUs it could have; GPUs if it gets them.
 	possible int
 }
 
@@ -26,8 +26,8 @@ func (n *wait) gets() bool { return n.possible == n.GPUs }
 
 func (n *wait) lacks() int { return n.GPUs - len(n.free) }
 
-// judgeWaiting applies a cap with while. For each wait it takes all that the wait lacks on one host, or nothing. The
-// time runs for the wait, whoever would lose.
+// judgeWaiting applies a cap with while. It takes all that a wait lacks on one host, or nothing. The time runs for the
+// wait, whoever would lose.
 func (c *Counting) judgeWaiting(listed *policyCap, each []*capOn) {
 	if len(each) == 0 {
 		return
@@ -97,7 +97,7 @@ func overBy(each []*capOn, by time.Time) (over []*capOn) {
 	return over
 }
 
-// needs are the waits on each host that a cap takes for, in the order of the queues.
+// needs are the waits that a cap takes for, in the order of the queues.
 func (c *Counting) needs(listed *policyCap, by time.Time) (needs []*wait) {
 	first := make(map[string]int)
 	for _, h := range c.Hosts {
@@ -140,8 +140,8 @@ func (c *Counting) needs(listed *policyCap, by time.Time) (needs []*wait) {
 	return needs
 }
 
-// mayBegin reports whether the command of a wait might begin, whoever else waits. may caches answers by person: a host
-// may have many waits.
+// mayBegin reports whether a wait's command might begin, whoever else waits. may caches answers by person: a host may
+// have many waits.
 func (c *Counting) mayBegin(n *wait, user snapshot.Username, may map[snapshot.Username]int) bool {
 	most := len(n.h.Snapshot.Devices)
 	if n.Passed || n.GPUs > most {
@@ -175,7 +175,7 @@ func (c *Counting) free(h *judging.HostView, by time.Time) (free []snapshot.Devi
 	return free
 }
 
-// take takes what a wait lacks, if all of it may be taken, and finds how many GPUs the wait could have.
+// take takes all that a wait lacks or nothing, and finds how many GPUs it could have.
 func (c *Counting) take(over []*capOn, n *wait) {
 	of := make(map[*personDevice]*capOn)
 	var list []*personDevice
@@ -209,7 +209,7 @@ func (c *Counting) take(over []*capOn, n *wait) {
 	}
 }
 
-// loseFor adds the findings about what was chosen for a wait. None is acted on before all are due.
+// loseFor adds the findings about devices for a wait. All of them have to be due first.
 func (c *Counting) loseFor(n *wait, chosen []*personDevice, of map[*personDevice]*capOn) {
 	lost := make(map[*capOn][]*personDevice)
 	var losing []*capOn
@@ -247,7 +247,7 @@ func (c *Counting) loseFor(n *wait, chosen []*personDevice, of map[*personDevice
 	}
 }
 
-// canLose reports whether a device may be taken for a waiter who has so many of the cap's GPUs.
+// has is how many of the cap's GPUs the waiter has.
 func (c *capOn) canLose(d *personDevice, waiter *person, has int) bool {
 	for _, part := range d.perOwner() {
 		i := slices.IndexFunc(c.people, func(u *person) bool { return u.number == part.Owner })
@@ -261,7 +261,7 @@ func (c *capOn) canLose(d *personDevice, waiter *person, has int) bool {
 func (c *capOn) countOf(u *person) int { return len(countable(c.devicesOf(u), time.Time{})) }
 
 // mayHave is how many GPUs a waiting person may have on the host by all caps or, without whileWaiting, by those without
-// while: beyond these a host's queue passes the person over.
+// while: a host's queue passes over people beyond these.
 func (c *Counting) mayHave(n *wait, whileWaiting bool) int {
 	may := n.GPUs
 	if n.user.settings == nil { // exempt

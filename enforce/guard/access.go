@@ -70,7 +70,7 @@ func (e *observation) judged(d *hardware.BusDevice, o *Order) Device {
 	return out
 }
 
-// owners are the guarded users of environments, by ID. An ID that occurs twice has each proven user.
+// owners are the guarded users of environments. An ID that occurs twice has each proven user.
 func (e *observation) owners(first snapshot.UID) map[snapshot.EnvID][]snapshot.UID {
 	owners := make(map[snapshot.EnvID][]snapshot.UID, len(e.files.Environments))
 	for i := range e.files.Environments {
@@ -93,7 +93,7 @@ func (p access) with(before map[snapshot.UID]Minors) access {
 	return p
 }
 
-// LastGPU is the highest minor of a GPU of major 195: 254 is nvidia-modeset, 255 is nvidiactl.
+// LastGPU is the highest minor of a GPU of major 195: 254 is nvidia-modeset, 255 nvidiactl.
 const LastGPU = 253
 
 // Minors is a set of minors of NVIDIA devices, 0 to LastGPU.

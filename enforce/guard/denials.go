@@ -85,7 +85,7 @@ func (l *Denials) makeRoom() {
 	l.Dropped++
 }
 
-// Recent counts the opens of the last hour that were denied, or would have been.
+// Recent counts denied opens of the last hour, including those that were only watched.
 func (l *Denials) Recent(now time.Time) (n uint64) {
 	for i := range l.Denials {
 		if l.Denials[i].RecentAt(now) {
@@ -114,7 +114,7 @@ var denialsNote = folder.Note[Denials]{
 // WriteDenials replaces the list in root's run folder, which only root may read.
 func WriteDenials(dir string, l Denials) error { return denialsNote.Write(dir, l) }
 
-// ReadDenials returns the list; an empty one without a file. The error wraps folder.ErrUnsafe or snapshot.ErrInvalid.
+// ReadDenials returns an empty list without a file. The error wraps folder.ErrUnsafe or snapshot.ErrInvalid.
 func ReadDenials(dir string) (Denials, error) {
 	l, err := denialsNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,9 +170,9 @@ func (d *denialWriter) end() {
 	d.writing.Wait()
 }
 
-// take handles the kernel's events one after the other: the kernel keeps and counts waiting ones.
+// take handles one event after the other: the kernel keeps and counts waiting ones.
 func (d *denialWriter) take(e DeviceOpen) {
-	// Root's opens without a PID would be those of every look's nvidia-smi.
+	// Root's opens without a PID are those of every look's nvidia-smi.
 	if e.Kind != Denied && (e.PID != 0 || e.UID != 0) {
 		d.opens.Add(e.PID)
 	}

@@ -65,7 +65,7 @@ const (
 )
 
 // Run keeps the guard until ctx ends, after any other process. The guard in the kernel stays until its lease ends. An
-// error means that the run folder can't be used.
+// error means that the run folder is unusable.
 func (k *Keeper) Run(ctx context.Context) error {
 	lock, err := k.lock(ctx)
 	if err != nil || lock == nil {
@@ -184,7 +184,7 @@ func (g *loaded) allowed() map[snapshot.UID]Minors {
 	return g.left
 }
 
-// write writes changes of a plan to the kernel: permissions before what they are exceptions from.
+// Permissions come before what they are exceptions from.
 func (g *loaded) write(p access) error {
 	err := g.SetAllowed(p.Allowed)
 	if g.full = errors.Is(err, ErrFull); err != nil && !g.full {
@@ -199,8 +199,7 @@ func (g *loaded) write(p access) error {
 	return nil
 }
 
-// renew sets mode and lease in the kernel. The deadline in guard.json changes with the mode, or after a third of the
-// lease.
+// The deadline in guard.json changes with the mode, or after a third of the lease.
 func (g *loaded) renew(c Control, now time.Time) error {
 	if err := g.SetControl(c); err != nil {
 		return fmt.Errorf("renew the guard: %w", err)

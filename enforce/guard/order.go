@@ -44,7 +44,7 @@ type Order struct {
 	ends   time.Duration // since boot
 }
 
-// Lease is how long the order holds without a renewal; meaningless in mode off.
+// Lease is how long the order holds without a renewal.
 func (o *Order) Lease() time.Duration { return time.Duration(o.LeaseMS) * time.Millisecond }
 
 // Check refuses an order that no host could carry out. The error wraps snapshot.ErrInvalid.

@@ -20,7 +20,7 @@ import (
 
 const (
 	tick = time.Second // how often a Keeper looks for missed changes, and renews the lease
-	// lookEvery is how often the state files are read without a change: processes end, and with them environments.
+	// lookEvery is for processes that end, and with them environments, without a change of the files.
 	lookEvery = 5 * time.Second
 	listEvery = 30 * time.Second // how often the devices are listed; every tick until there are some
 )
@@ -317,7 +317,7 @@ func (s *lockedKeeper) failed(err error) bool {
 	return true
 }
 
-// wasRemoved handles the guard's removal: by hand, which counts as an order to turn it off, or with a veto or an order
+// wasRemoved handles the guard's removal: by hand, which counts as an order to turn it off, or with a veto or order
 // that this session doesn't know yet.
 func (s *lockedKeeper) wasRemoved() {
 	s.readOrder()

@@ -104,7 +104,7 @@ func (g *loaded) users() []AllowedUser {
 	return users
 }
 
-// Status is what the guard of a host does, as its Keeper publishes it in guard.json for all users.
+// Status is what the guard of a host does, in guard.json for all users.
 type Status struct {
 	Schema string    `json:"schema"`
 	Mode   Mode      `json:"mode"` // that of the kernel until Until, if the file isn't written again
@@ -121,11 +121,11 @@ type Status struct {
 	Unpinned    bool               `json:"unpinned,omitempty"` // the guard is in its Keeper's process, and ends with it
 	FirstUID    snapshot.UID       `json:"first_uid,omitempty"`
 	Devices     []Device           `json:"devices"`
-	// Users may open devices, in ascending order of uid. UsersLeftOut is how many more there are.
+	// Users are sorted by uid. UsersLeftOut is how many more may open devices.
 	Users        []AllowedUser `json:"users"`
 	UsersLeftOut int           `json:"users_left_out,omitempty"`
 	Problems     []string      `json:"problems,omitempty"`
-	// Lost counts opens that were too many at once to be reported, since the guard began.
+	// Lost counts opens that were too many at once to be reported.
 	Lost uint64 `json:"lost,omitempty"`
 }
 
@@ -209,7 +209,7 @@ func Await(ctx context.Context, runDir string, uid snapshot.UID, devices []snaps
 	}
 }
 
-// lets says whether the user may open these devices, or is perhaps not listed.
+// lets reports whether the user may open these devices, or is perhaps not listed.
 func (s *Status) lets(uid snapshot.UID, devices []snapshot.DeviceIndex) bool {
 	if uid == 0 || uid < s.FirstUID || s.UsersLeftOut > 0 {
 		return true

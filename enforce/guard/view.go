@@ -28,7 +28,7 @@ type view struct {
 	users exempted
 }
 
-// looked adds a look at the state files. allowed is what the kernel allows so far.
+// allowed is what the kernel allows so far.
 func (v *view) looked(e observation, allowed map[snapshot.UID]Minors) {
 	v.doubt = e.doubt()
 	overtaken := v.glance != nil && e.begun.Before(v.glance.begun)
@@ -50,7 +50,7 @@ func (v *view) looked(e observation, allowed map[snapshot.UID]Minors) {
 // The state files change while the guard is off.
 func (v *view) reset() { v.look, v.glance, v.kept, v.doubt = nil, nil, nil, "" }
 
-// lateAfter is the time for a look after a glance: an unreadable process may delay looks for as long as its user likes.
+// An unreadable process may delay looks for as long as its user likes.
 const lateAfter = 2 * time.Second
 
 // decides returns the observation that may take access away: the last look. If no look followed a glance within
@@ -211,7 +211,6 @@ func (k *Keeper) glance() observation {
 	return e
 }
 
-// look reads the state files as every genv does, and removes ended processes.
 func (k *Keeper) look(ctx context.Context) observation {
 	e := observation{begun: time.Now()}
 	if _, e.owned, e.err = k.Place(); e.err != nil {
@@ -226,8 +225,8 @@ func (k *Keeper) look(ctx context.Context) observation {
 	return e
 }
 
-// prove says which environments are provably their user's: those with a registered living process of that uid or, after
-// a cleanup, a Jupyter kernel. All are if only root may write the files, or if PIDs mean nothing here.
+// prove finds the environments that are provably their user's: those with a registered living process of that uid or,
+// after a cleanup, a Jupyter kernel. All are if only root may write the files, or if PIDs mean nothing here.
 func (k *Keeper) prove(files *state.Files, owned, clean bool) map[registration]bool {
 	proven := make(map[registration]bool, len(files.Environments))
 	asked := map[snapshot.PID]system.ProcessStatus{}

@@ -12,7 +12,7 @@ import (
 )
 
 // stateWatch notifies of changed files by name in folders; follow adds new and replaced folders. It may miss changes,
-// for example without a free inotify instance in the kernel.
+// for example without a free inotify instance.
 type stateWatch struct {
 	names   []string
 	changed chan struct{} // a change in at least one folder; buffered
@@ -23,7 +23,7 @@ type stateWatch struct {
 const watchEvents = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_CREATE |
 	unix.IN_DELETE | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
 
-// newStateWatch returns a watch without folders. With an error there is no inotify, and it never notifies.
+// With an error there is no inotify, and the watch never notifies.
 func newStateWatch(names ...string) (*stateWatch, error) {
 	w := &stateWatch{names: names, changed: make(chan struct{}, 1)}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)

@@ -10,14 +10,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// NoteIdleDetached notes that a device is detached for being idle. env-devices spares the processes that still use it
-// until another environment is attached to it, or they compute there.
+// NoteIdleDetached notes a detachment for being idle. env-devices spares the processes that still use the device until
+// another environment is attached to it, or they compute there.
 func (h *HostView) NoteIdleDetached(d *snapshot.Device, env *EnvView) {
 	h.j.Next.IdleDetached[snapshot.AttachmentKey{Host: h.Name, Device: d.Key(), EID: env.Env.EID}] = true
 }
 
-// sortIdleDetached gives the views of hosts their idle-detached devices. It replaces indices by UUIDs: earlier versions
-// and hosts without UUIDs use indices.
+// sortIdleDetached gives the views of hosts their idle-detached devices. It replaces indices, of earlier versions and
+// hosts without UUIDs, by UUIDs.
 func (j *Judgement) sortIdleDetached() {
 	for key, still := range maps.Clone(j.Next.IdleDetached) {
 		h, inFleet := j.ByName[key.Host]
@@ -49,7 +49,7 @@ func sortTried[T any](j *Judgement, processes map[snapshot.ProcessKey]T) {
 }
 
 // IdleDetached reports whether an environment's processes may still use a device that was detached for being idle, and
-// whether they could until they computed there. A device of unknown UUID may be any.
+// whether they could until they computed. A device of unknown UUID may be any.
 func (j *Judgement) IdleDetached(h *HostView, env *EnvView, index snapshot.DeviceIndex) (still, was bool) {
 	d := h.Snapshot.Device(index)
 	if d == nil || len(d.Attachments) > 0 {
@@ -91,7 +91,7 @@ func (h *HostView) withKey(key string) *snapshot.Device {
 	return snapshot.Find(h.Snapshot.Devices, func(d *snapshot.Device) bool { return d.Key() == key })
 }
 
-// stillUses reports use of a device without an attachment; also possible use if the device is unknown.
+// stillUses reports use of a device without an attachment; possible use if the device is unknown.
 func (h *HostView) stillUses(eid snapshot.EnvID, key string) bool {
 	env, d := h.Envs[eid], h.withKey(key)
 	if env == nil || d == nil || env.Attached(d.Index) {

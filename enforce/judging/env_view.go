@@ -22,7 +22,7 @@ type EnvView struct {
 
 	exempt    bool
 	exemptUse map[snapshot.DeviceIndex]Certainty // use by exempt processes: see ExemptUse
-	// desktopUse is by processes that draw on a screen. The device is in use, and rules still judge its attachments.
+	// desktopUse is by processes that draw on a screen. Rules still judge attachments to such a device.
 	desktopUse map[snapshot.DeviceIndex]Certainty
 }
 
@@ -46,8 +46,7 @@ func (v *EnvView) Attached(index snapshot.DeviceIndex) bool {
 	return slices.ContainsFunc(v.Attachments, func(a Attachment) bool { return a.Device.Index == index })
 }
 
-// ExemptUse is what exempt processes of the environment prove about the use of a device. No cap takes a device with
-// such use.
+// ExemptUse is what exempt processes prove about the use of a device. No cap takes such a device.
 func (v *EnvView) ExemptUse(index snapshot.DeviceIndex) Certainty { return v.exemptUse[index] }
 
 func (v *EnvView) with(uses map[snapshot.DeviceIndex]Certainty, p *snapshot.Process, least Certainty,
@@ -82,7 +81,7 @@ const (
 	Proven             // by a process of the user's uid
 )
 
-// UseBy says what a process on a device proves about its use by the owner of the process's environment.
+// UseBy says what a process on a device proves about its use by an environment's owner.
 func UseBy(owner snapshot.UID, p *snapshot.Process) Certainty {
 	switch {
 	case p.UID == nil || *p.CountsForUID() == 0:
@@ -105,8 +104,7 @@ func (v *EnvView) Cost() int8 {
 	return 1 + int8(most)
 }
 
-// Used is how many bytes the processes on a device use together, and for how many processes the driver reports no
-// figure.
+// Used is how many bytes the processes on a device use, and the number of processes without a figure of the driver.
 func (v *EnvView) Used(index snapshot.DeviceIndex) (used int64, unknown int) {
 	for p := range v.On(index) {
 		if u := p.Uses(index); u.Memory.Known() {
@@ -118,7 +116,7 @@ func (v *EnvView) Used(index snapshot.DeviceIndex) (used int64, unknown int) {
 	return used, unknown
 }
 
-// Excess is what processes of an environment use beyond its capacity on a device.
+// Excess is use beyond an environment's capacity on a device.
 type Excess struct {
 	Used   int64               // in bytes
 	Ending []*snapshot.Process // to end for it; empty without an excess
@@ -166,8 +164,8 @@ func (e Excess) Container() (id string, info *snapshot.ContainerInfo) {
 	return id, info
 }
 
-// free chooses processes that free excess bytes together, after those that are gone. The smallest process that alone
-// frees the rest goes next; without one, the largest. Ties go to the higher PID, most often the younger process.
+// free chooses processes that free excess bytes, after those that are gone: the smallest process that alone frees the
+// rest or, without one, the largest. Ties go to the higher PID, most often the younger process.
 func free(processes []*snapshot.Process, bytes func(*snapshot.Process) int64, excess int64,
 	pending func(*snapshot.Process) bool,
 ) (ended []*snapshot.Process) {

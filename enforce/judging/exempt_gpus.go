@@ -7,7 +7,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// keepExemptGPUs keeps the entries of hosts without a snapshot until the policy changes.
 func (j *Judgement) keepExemptGPUs() {
 	for host, list := range j.Before.ExemptGPUs {
 		if j.ByName[host] != nil {
@@ -23,8 +22,7 @@ func (j *Judgement) keepExemptGPUs() {
 	}
 }
 
-// exemptByIndex are the devices that the policy exempts by index: all devices until it is known which GPU an index
-// means.
+// exemptByIndex are the devices that the policy exempts by index: all until it is known which GPU an index means.
 func (h *HostView) exemptByIndex() map[snapshot.DeviceIndex]bool {
 	entries, devices := h.j.Policy.ExemptIndices(h.Name), h.Snapshot.Devices
 	if len(entries) == 0 {

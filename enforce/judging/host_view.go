@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// HostView is what the rules see of a host: its snapshot without exempt parts, indices for fast lookup, since a host
-// may list thousands of environments, and the draft of its order.
+// HostView is what the rules see of a host: its snapshot without exempt parts, indices, since a host may list thousands
+// of environments, and the draft of its order.
 type HostView struct {
 	order.Draft
 	j             *Judgement
@@ -43,7 +43,7 @@ type HostView struct {
 	instanceOn  map[snapshot.GPUUUID]snapshot.DeviceIndex    // devices of MIG instances; filled on demand
 	notes       int                                          // number of notes
 	LastLook    time.Time                                    // when the last judged snapshot was asked for, or zero
-	// Uses are the times since when people have its devices, including short gaps. The map is shared.
+	// Uses are the times of people's uses, including short gaps. The map is shared.
 	Uses         map[enforce.UseKey]enforce.Use
 	MostIdle     time.Duration            // the longest IdleFor of Uses; negative for none
 	idleDetached []snapshot.AttachmentKey // of this host
@@ -60,7 +60,7 @@ func (h *HostView) Working() (n int) {
 	return n
 }
 
-// SettingsOf asks the policy about a user on this host, once a judgement.
+// SettingsOf asks the policy about a user here, once a judgement.
 func (h *HostView) SettingsOf(user snapshot.Username) *enforce.Settings {
 	s := h.byUser[user]
 	if s == nil {
@@ -70,7 +70,7 @@ func (h *HostView) SettingsOf(user snapshot.Username) *enforce.Settings {
 	return s
 }
 
-// Put sets a value of a map, and makes the map on demand: most hosts need none.
+// Put makes the map on demand: most hosts need none.
 func Put[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
 		*m = make(map[K]V)
@@ -78,7 +78,7 @@ func Put[K comparable, V any](m *map[K]V, key K, value V) {
 	(*m)[key] = value
 }
 
-// Append appends to one of very many lists. Their first items share the array common: most lists have only one.
+// Append appends to one of very many lists. Their first items share the array common: most have only one.
 func Append[T any](list []T, item T, common *[]T) []T {
 	if list != nil {
 		return append(list, item)
@@ -191,7 +191,6 @@ func (h *HostView) addProcesses() {
 	}
 }
 
-// addMore adds a process of unknown environment for each account with processes missing in the snapshot.
 func (h *HostView) addMore() {
 	for i := range h.Snapshot.More {
 		more := &h.Snapshot.More[i]
@@ -210,20 +209,19 @@ func (h *HostView) addUnknown(p *snapshot.Process) {
 	}
 }
 
-// ignoresAllUses reports whether no rule judges any use of a process. One judged use is enough to judge it.
+// One judged use is enough to judge a process.
 func (h *HostView) ignoresAllUses(p *snapshot.Process) bool {
 	return len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage,
 		func(u snapshot.DeviceUsage) bool { return !h.IgnoresUse(u) })
 }
 
-// IgnoresUse reports whether no rule judges a use of a device: the device is exempt, or a desktop draws or may draw
-// there.
+// IgnoresUse reports whether no rule judges a use: the device is exempt, or a desktop draws or may draw there.
 func (h *HostView) IgnoresUse(u snapshot.DeviceUsage) bool {
 	draws := !h.Settings.JudgeGraphics && (h.Snapshot.TypeUnknown(u) || h.Snapshot.OfDesktop(u))
 	return draws || h.exemptDevices[u.Index]
 }
 
-// WaitKey identifies a wait on all its hosts. Its ID alone is public, and others can choose the same.
+// WaitKey identifies a wait on all its hosts. Its ID is public: others can choose the same.
 func (j *Judgement) WaitKey(w *snapshot.Wait) string {
 	return string(j.Policy.Account(w.Username)) + "/" + w.ID
 }
@@ -236,7 +234,7 @@ func (j *Judgement) TakenFor(w *snapshot.Wait) (taken enforce.Taken, known bool)
 	return taken, known
 }
 
-// KeptGPUs are the GPUs that are kept for a wait, with its ID; "" for several waits. They are found once.
+// KeptGPUs are the GPUs that are kept for a wait, with its ID; "" for several. They are cached.
 func (h *HostView) KeptGPUs() map[snapshot.DeviceIndex]string {
 	if h.Kept != nil {
 		return h.Kept
@@ -259,7 +257,7 @@ func (h *HostView) KeptGPUs() map[snapshot.DeviceIndex]string {
 	return h.Kept
 }
 
-// UsersOf are the processes on a device, without protected daemons and processes that draw for a desktop.
+// UsersOf are the processes on a device, except protected daemons and desktops.
 func (h *HostView) UsersOf(index snapshot.DeviceIndex) []*snapshot.Process {
 	if h.users != nil {
 		return h.users[index]

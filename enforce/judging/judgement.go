@@ -27,8 +27,8 @@ type Judgement struct {
 	// Unanswered are hosts that have neither answered nor failed since this controller began.
 	Unanswered map[snapshot.Hostname]bool
 	advances   bool // a snapshot is the first of a new round
-	// uses are the uses on the host that is being judged, useAt their positions, and Holders the processes that keep
-	// its devices in use. They are reset for each host.
+	// uses are those on the host that is being judged, useAt their positions, and Holders the processes that keep its
+	// devices in use. They are reset for each host.
 	uses    []currentUse
 	useAt   map[enforce.UseKey]int
 	Holders []Holder
@@ -106,8 +106,8 @@ func (h *HostView) setTime(host *snapshot.Host, known enforce.KnownHost, now tim
 	h.fresh = (h.IsNew || now.Sub(h.At) <= enforce.FreshFor) && !h.Acted
 }
 
-// pause is how much longer than three intervals, and than a minute, no look took place, for example because the
-// controller was off or its record full. Whatever was there before may have ended in between.
+// pause is how much longer than three intervals, and than a minute, nothing was looked at: the controller was off or
+// its record full. What was there before may have ended in between.
 func (j *Judgement) pause(last, next time.Time) time.Duration {
 	if j.Fleet.Interval == 0 || last.IsZero() {
 		return 0
@@ -115,7 +115,7 @@ func (j *Judgement) pause(last, next time.Time) time.Duration {
 	return max(0, next.Sub(last)-max(time.Minute, 3*j.Fleet.Interval))
 }
 
-// markUnderWay adds the orders to the hosts that still carry them out, or whose snapshots don't show their end yet.
+// markUnderWay adds orders to the hosts that still carry them out, or whose snapshots don't show the end yet.
 func (j *Judgement) markUnderWay() {
 	for i := range j.Before.JustEnded {
 		o := &j.Before.JustEnded[i]
@@ -190,8 +190,8 @@ func (j *Judgement) At(h *HostView) time.Time {
 	return h.At
 }
 
-// DueAt is when a finding with these keys is due at the earliest; zero for now. Rules don't warn of processes and
-// attachments that end anyway before that.
+// DueAt is when a finding with these keys is due at the earliest; zero for now. Rules don't warn of what ends anyway
+// before that.
 func (j *Judgement) DueAt(h *HostView, warn enforce.Warn, keys ...string) time.Time {
 	p := firstDue(NewWarning(warn, keys...), func(key string) enforce.Presence { return j.Presence(h, key) })
 	due, at := p.Due(warn, j.At(h))
@@ -209,7 +209,7 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
-// CountPresence notes a key of a finding as present, and returns its presence.
+// CountPresence notes that a key is present, and returns its presence.
 func (j *Judgement) CountPresence(h *HostView, f *enforce.Finding, warn enforce.Warn, key string) enforce.Presence {
 	p := j.Presence(h, key)
 	p.Warn, p.Hosts = warn.OrLonger(p.Warn), f.CountedOn
@@ -264,8 +264,8 @@ func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, adv
 	return p, advances
 }
 
-// isOfProcess reports whether a key is about one process. There may be very many, so such a key is dropped with its
-// process, and the key of the user keeps the time.
+// isOfProcess reports whether a key is about one process. There may be very many, so it is dropped with the process;
+// the user's key keeps the time.
 func isOfProcess(key string) bool {
 	rule, rest, _ := strings.Cut(key, "/")
 	parts := strings.Split(rest, "/")
@@ -276,7 +276,7 @@ func isOfProcess(key string) bool {
 	return err == nil
 }
 
-// KeepAbsent keeps presences with a gap of less than an eighth of their warning, and those on hosts that don't answer.
+// KeepAbsent keeps presences in gaps of less than an eighth of their warning, and on hosts that don't answer.
 func (j *Judgement) KeepAbsent() {
 	silent := func(name snapshot.Hostname) bool {
 		h, inFleet := j.ByName[name]
@@ -311,10 +311,10 @@ func (j *Judgement) KeepAbsent() {
 // Add adds a finding.
 func (j *Judgement) Add(f enforce.Finding) { j.Findings = append(j.Findings, f) }
 
-// maxNotes limits the notes about a host, which may make things up to fill the screen.
+// maxNotes limits the notes about a host, which may make things up.
 const maxNotes = 256
 
-// Note adds a note about something on a host that could not be judged.
+// Note adds a note about something that could not be judged.
 func (j *Judgement) Note(h *HostView, format string, args ...any) {
 	switch h.notes++; {
 	case h.notes <= maxNotes:
@@ -324,8 +324,7 @@ func (j *Judgement) Note(h *HostView, format string, args ...any) {
 	}
 }
 
-// End adds a process to those that a finding terminates and, if due, to the host's order. It lists a process that can't
-// be ended as stuck instead.
+// End adds a process to a finding and, if due, to the host's order. One that can't be ended is listed as stuck instead.
 func (j *Judgement) End(f *enforce.Finding, due bool, h *HostView, p *snapshot.Process) {
 	ref := enforce.ProcessRef{Host: h.Name, PID: p.PID}
 	if h.UnderWay.Ends(p) {
@@ -349,7 +348,7 @@ func (j *Judgement) End(f *enforce.Finding, due bool, h *HostView, p *snapshot.P
 }
 
 // askFirst has a host asked again for a deferred finding, unless an order ended there after the snapshot: a signalled
-// process may be saving its work. The host reports its end, or the next tick shows it.
+// process may be saving its work, and the host reports its end, or the next tick shows it.
 func (j *Judgement) askFirst(f *enforce.Finding, h *HostView) {
 	if f.Deferred && f.Host == h.Name && !h.Acted { // a single machine has no name
 		j.Ask[h.Name] = true

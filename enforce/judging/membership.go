@@ -11,8 +11,8 @@ import (
 // uses a device. State files, environs and titles are only claims of users: they never make another user's device busy,
 // exempt another user's process, or count for another user's cap.
 
-// environmentOf is the environment of a process; nil for none or an unknown one. The policy may admit processes of
-// other users that descend from one of the environment (sudo -u).
+// environmentOf is the environment of a process; nil for none or an unknown one. The policy may admit other users'
+// processes that descend from one of the environment (sudo -u).
 func (h *HostView) environmentOf(p *snapshot.Process) *EnvView {
 	if env := h.Envs[p.EID]; env != nil && env.Env.Holds(p) {
 		return env
@@ -34,7 +34,7 @@ func (h *HostView) Claimed(p *snapshot.Process) *EnvView {
 	return nil
 }
 
-// use says how an environment uses a device now. Processes of unknown environment count for those of their uid.
+// Processes of unknown environment count for the environments of their uid.
 func (h *HostView) use(env *EnvView, index snapshot.DeviceIndex) Certainty {
 	most := env.desktopUse[index]
 	for p := range env.On(index) {
@@ -46,7 +46,7 @@ func (h *HostView) use(env *EnvView, index snapshot.DeviceIndex) Certainty {
 	return most
 }
 
-// HidesOn reports whether a process of the environment's user, perhaps in the environment, uses a device.
+// HidesOn reports whether a process of the environment's user, perhaps in it, uses a device.
 func (h *HostView) HidesOn(env *EnvView, index snapshot.DeviceIndex) bool {
 	return slices.ContainsFunc(h.UnknownOn[index], func(p *snapshot.Process) bool {
 		return UseBy(env.Env.UID, p) == Proven
@@ -73,8 +73,8 @@ func (h *HostView) OutsideByPolicy(p *snapshot.Process) bool {
 	return h.Settings.UnknownOutside && p.EnvUnknown && p.EnvOverwritten
 }
 
-// TargetOf is the user whom ending a process is directed against: its own or, if unknown, that of its environment; ""
-// in a container that counts for no user.
+// TargetOf is the user whom ending a process is directed against: its own, or that of its environment; "" in a
+// container that counts for no user.
 func (h *HostView) TargetOf(p *snapshot.Process) snapshot.Username {
 	if user := h.UserOf(p); user != "" || p.StartedByUnknown() {
 		return user
@@ -85,7 +85,7 @@ func (h *HostView) TargetOf(p *snapshot.Process) snapshot.Username {
 	return ""
 }
 
-// InstancesOf are the MIG instances of the devices that a process uses, and unknown ones; all without devices.
+// InstancesOf are the MIG instances of these devices that a process uses, and unknown ones; all without devices.
 func (h *HostView) InstancesOf(p *snapshot.Process, devices []snapshot.DeviceIndex) []snapshot.GPUUUID {
 	if len(p.Instances) == 0 || len(devices) == 0 {
 		return p.Instances

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// breakPart is the part of an allowed time for which a person may lack the GPU without resetting the time.
+// breakPart is the part of an allowed time for which a person may lack the GPU without a reset.
 const breakPart = 4
 
 // UseOf is the key of a person's use of a device.
@@ -34,7 +34,7 @@ func (h *HostView) personOf(env *EnvView) snapshot.Username {
 // usualFirstUID is for hosts that report none.
 const usualFirstUID = 1000
 
-// CountsOutside is the user for whom the policy counts a process whatever its environment is; empty for none.
+// CountsOutside is the user for whom a process counts whatever its environment is; empty for none.
 func (h *HostView) CountsOutside(p *snapshot.Process) snapshot.Username {
 	if !h.Settings.CountOutside {
 		return ""
@@ -42,8 +42,8 @@ func (h *HostView) CountsOutside(p *snapshot.Process) snapshot.Username {
 	return h.ProvenUser(p)
 }
 
-// ProvenUser is the account of a person that a process provably belongs to; empty for none. A host without FirstUID
-// refuses orders about processes of unknown environment.
+// ProvenUser is the person whom a process provably belongs to; empty for none. A host without FirstUID refuses orders
+// about processes of unknown environment.
 func (h *HostView) ProvenUser(p *snapshot.Process) snapshot.Username {
 	first := snapshot.UID(usualFirstUID)
 	if h.Snapshot.FirstUID != nil {
@@ -58,7 +58,7 @@ func (h *HostView) ProvenUser(p *snapshot.Process) snapshot.Username {
 	return user
 }
 
-// MarkCounted marks the processes of an order that are in no environment and end for what their users have.
+// MarkCounted marks processes of an order that are in no environment and end for what their users have.
 func (h *HostView) MarkCounted(o *order.Order) {
 	for i := range o.Terminate {
 		t := &o.Terminate[i]
@@ -95,8 +95,8 @@ func (h *HostView) holderOf(i int) (Holder, bool) {
 	return Holder{p, env.Person, env.Settings, false}, true
 }
 
-// keepsInUse reports whether an exempt process keeps its devices from being idle: not a daemon, desktop or unproved
-// process.
+// keepsInUse reports whether an exempt process keeps its devices from being idle: no daemon, desktop or unproved
+// process does.
 func (h *HostView) keepsInUse(p *snapshot.Process) bool {
 	return !p.NodeMissing && !h.ignoresAllUses(p) && !h.j.Fleet.Protects(p)
 }
@@ -241,8 +241,8 @@ const measuredEvery = 90 * time.Second
 
 const looksPerIdleTime = 4
 
-// longestPause is the longest allowed pause between two looks: a device that was idle before and after a night without
-// the controller was perhaps not idle all night.
+// longestPause is the longest pause between two looks that proves anything: a device that was idle before and after a
+// night was perhaps not idle all night.
 func longestPause(i *enforce.Idle) time.Duration {
 	if i.End || i.BelowPower > 0 {
 		return measuredEvery
@@ -261,8 +261,7 @@ func (j *Judgement) keepSilent() {
 	}
 }
 
-// since is when an attachment or environment began to count: by root's looks or, on a host that doesn't report that,
-// since it was first seen.
+// since is when an attachment or environment began to count: by root's looks or, without these, when it was first seen.
 func (h *HostView) since(device string, eid snapshot.EnvID, reported snapshot.StartTime, written snapshot.Date,
 ) time.Time {
 	if h.Reports(reported) {
@@ -293,7 +292,7 @@ func keep[K comparable, V any](of map[snapshot.Hostname]map[K]V, host snapshot.H
 	}
 }
 
-// firstSeen is when something counts from that a host shows for the first time: no earlier than the last look.
+// firstSeen is when something new counts from: no earlier than the last look.
 func (h *HostView) firstSeen(written snapshot.Date) time.Time {
 	at := written.In(h.Zone)
 	switch {

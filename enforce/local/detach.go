@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// detach removes attachments, all in one atomic update of the state files. It notes the environments that keep a
-// device, except if only the disk is full: then their processes end all the same.
+// detach removes attachments in one atomic update of the state files. It notes the environments that keep a device,
+// except if only the disk is full: then their processes end all the same.
 func (x *execution) detach(ctx context.Context, items []order.Detachment) []order.Outcome {
 	outcomes := make([]order.Outcome, len(items))
 	if len(items) == 0 {

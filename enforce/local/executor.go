@@ -35,8 +35,8 @@ import (
 
 // Inspector reads the present state of this machine, as the Collector of snapshot/local does.
 type Inspector interface {
-	// Processes asks the driver and the state files, never a cache. The caller uses PID, the devices of Usage, EID,
-	// Inherited, EnvUnknown and EnvOverwritten. After an error nothing is signalled.
+	// Processes asks the driver and the state files, never a cache. It needs PID, the devices of Usage, EID, Inherited,
+	// EnvUnknown and EnvOverwritten. After an error nothing is signalled.
 	Processes(ctx context.Context) (processes []snapshot.Process, warnings []string, err error)
 	// Devices reads the attachments from the state files.
 	Devices(ctx context.Context) (devices []snapshot.Device, warnings []string, err error)
@@ -48,8 +48,7 @@ type Inspector interface {
 
 // StateFiles are this machine's state files, such as *disk.Store.
 type StateFiles interface {
-	// Update calls change with their content under their lock, and writes the result. After an error nothing was
-	// written.
+	// Update calls change under the lock, and writes the result. After an error nothing was written.
 	Update(ctx context.Context, change func(*state.Files) error) error
 }
 
@@ -117,7 +116,7 @@ type execution struct {
 	steps    []order.Step                              // for each process
 	gpus     map[snapshot.DeviceIndex]snapshot.GPUUUID // of the order
 	attached map[snapshot.EnvID]refusal                // see stillAttached
-	// stops are the requests to stop containers, and stopping is their context, which outlasts that of the order.
+	// stops are requests to stop containers, and stopping is their context, which outlasts the order's.
 	stops    sync.WaitGroup
 	stopping context.Context
 }
@@ -153,7 +152,7 @@ func (m *memories) removeDead(fs proc.FS) {
 	})
 }
 
-// maxEvasions is how often such changes count as chance: honest processes may make them between judgement and signal.
+// maxEvasions is how often that counts as chance: honest processes may do it between judgement and signal.
 const maxEvasions = 2
 
 type inspection struct {
@@ -163,8 +162,8 @@ type inspection struct {
 	devices      func() ([]snapshot.Device, error)
 }
 
-// inspect reads which processes use devices now. Pidfds are opened before it: a process that lives through it is the
-// one that the driver reports.
+// inspect reads which processes use devices now. A process that lives from the opening of its pidfd until after it is
+// the one that the driver reports.
 func (x *execution) inspect(ctx context.Context) (now *inspection, err error) {
 	now = &inspection{
 		processes:    make(map[snapshot.PID]*snapshot.Process),
@@ -195,7 +194,7 @@ func (n *inspection) registered(pid snapshot.PID, eid snapshot.EnvID) bool {
 	return err == nil && env != nil && slices.Contains(env.PIDs, pid)
 }
 
-// outside says whether a process of a user is certainly in no environment, whatever the policy says about sudo.
+// outside says whether a process is certainly in no environment, whatever the policy says about sudo.
 func (n *inspection) outside(seen *snapshot.Process, uid snapshot.UID) bool {
 	environments, err := n.environments()
 	if err != nil || seen.EnvUnknown {
@@ -207,7 +206,7 @@ func (n *inspection) outside(seen *snapshot.Process, uid snapshot.UID) bool {
 
 const endWithin = 5 * time.Second // how long a process of our own may take to end
 
-// Try starts a helper that reads processes, and ends it as Execute does; nil where helpers don't exist.
+// Try starts a helper that reads processes, and ends it as Execute does; nil without helpers.
 func (x *Executor) Try() *snapshot.Trial {
 	if x.proc().Reader == nil {
 		return nil

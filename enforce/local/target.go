@@ -49,7 +49,7 @@ func (t *target) conclude(o refusal) {
 
 func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 
-// poll waits until all threads of processes have ended or the timeout, and returns which have ended. Zombies have.
+// poll waits until processes have ended with all threads, or the timeout. Zombies have ended.
 func poll(targets []*target, timeout time.Duration) ([]bool, error) {
 	polled := make([]unix.PollFd, len(targets))
 	for i, t := range targets {
@@ -71,7 +71,7 @@ func poll(targets []*target, timeout time.Duration) ([]bool, error) {
 }
 
 // reference is one process, however often its PID is reused (pidfd_open(2)). Without pidfds, which Linux before 5.3
-// lacks and seccomp may refuse, start is read again right before each signal.
+// lacks and seccomp may refuse, start is checked right before each signal.
 type reference struct {
 	pidfd int // or noPidfd
 	pid   snapshot.PID

@@ -20,7 +20,7 @@ import (
 )
 
 // Terminals shows messages to users as write(1) does: on their terminals that accept messages (mesg(1): the group may
-// write). Of terminals that one program shows, such as a tmux server, the last used one gets it.
+// write). Of those that one program shows, such as tmux, the last used one gets it.
 type Terminals struct {
 	Dev  string           // where the terminals are; empty for /dev
 	Host string           // named in the message; empty for "this host"
@@ -33,7 +33,7 @@ const (
 	showWithin   = 500 * time.Millisecond // for the terminals of one user
 	inUse        = 10 * time.Minute       // after input a terminal counts as in use: a detached tmux pane has no reader
 
-	// Linux refuses a non-blocking write (EAGAIN) while another process writes to the terminal, or while it is stopped
+	// Linux refuses a non-blocking write (EAGAIN) while another process writes to the terminal, or it is stopped
 	// (Ctrl-S). So the write is repeated for a short time.
 	maxWriteRetries = 5
 	writeRetryPause = 2 * time.Millisecond
@@ -54,8 +54,8 @@ type ShownOn struct {
 	InUse     bool     // somebody typed on one of them in the last 10 minutes
 }
 
-// Notify shows a text to a user, with control characters escaped. It skips terminals that accept no output (Ctrl-S). By
-// the line discipline a user can have the kernel block the open: until that ends, the result is zero.
+// Notify shows a text with control characters escaped. It skips terminals that accept no output (Ctrl-S). By the line
+// discipline a user can have the kernel block the open: until that ends, the result is zero.
 func (t Terminals) Notify(uid snapshot.UID, text string) ShownOn {
 	if _, stuck := held.Load(uid); stuck {
 		return ShownOn{}
@@ -109,8 +109,8 @@ func (t Terminals) of(uid snapshot.UID) []terminal {
 	return list
 }
 
-// withoutRepeats removes terminals that show the same as an earlier one of the user, or as the panes of tmux and
-// screen. Processes of other users prove nothing: those of containers have terminals with the same numbers.
+// withoutRepeats removes terminals that show the same as an earlier one, or as the panes of tmux and screen. Other
+// users' processes prove nothing: those of containers have terminals with the same numbers.
 func withoutRepeats(uid snapshot.UID, list []terminal) []terminal {
 	pids, _ := proc.FS{}.PIDs() // without them each terminal is one of its own
 	shownBy, shows := make(map[uint64]snapshot.PID), make(map[uint64]bool)

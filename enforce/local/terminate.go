@@ -66,7 +66,7 @@ func (x *execution) await(ctx context.Context, group []*target, begun time.Time)
 	}
 }
 
-// sendFirst sends the first signal, and returns the targets that got it, now or by an earlier order.
+// sendFirst returns the targets that got the first signal, now or by an earlier order.
 func (x *execution) sendFirst(ctx context.Context, targets []*target) []*target {
 	var signalled []*target
 	for i, o := range x.signal(ctx, targets, &x.steps[0]) {
@@ -148,8 +148,8 @@ func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, s
 
 const pollInterval = 50 * time.Millisecond // of one call of poll, so that the end of a context is noticed
 
-// wait waits until the targets have ended or the timeout. It concludes ended ones with status, and returns the others,
-// with an error if it gave up early.
+// wait waits for the targets until the timeout. It concludes ended ones with status, and returns the others, with an
+// error if it gave up early.
 func wait(ctx context.Context, targets []*target, timeout time.Duration, status order.OutcomeStatus) ([]*target, error) {
 	for deadline := time.Now().Add(timeout); ; {
 		remaining := max(0, time.Until(deadline))
@@ -213,7 +213,7 @@ func (x *execution) findContainer(ctx context.Context, t *target, now *inspectio
 }
 
 // stop has the engine stop the target's container, finally with SIGKILL: the kernel drops SIGTERM for the first process
-// of a container that doesn't handle it. If the engine can't, the target gets the signal itself.
+// of a container that doesn't handle it. Otherwise the target gets the signal itself.
 func (x *execution) stop(t *target, running container.Running) {
 	t.stopping = &running
 	x.stops.Go(func() {

@@ -18,8 +18,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// verify refuses a target whose process isn't the judged one any more. compare reads by PID, which is reused only after
-// its process was reaped. So if the process still exists afterwards, all that was read is of that process.
+// verify refuses a target whose process isn't the judged one any more. compare reads by PID, which is only reused after
+// its process was reaped. So if the process still exists afterwards, compare read that process.
 func (x *execution) verify(t *target, now *inspection) refusal {
 	o := x.compare(t, now)
 	ended, err := poll([]*target{t}, 0)
@@ -220,8 +220,8 @@ func checkSameEnvironment(judged, now *snapshot.Process) refusal {
 	return refusal{}
 }
 
-// checkDevices compares the devices in use with the judged ones. A process outside of environments was judged for each,
-// so one is enough. In an environment, all must still be in use: the others may be the environment's own.
+// checkDevices compares the devices in use with the judged ones. Outside of environments one is enough: the process was
+// judged for each. In one, all must still be in use: the others may be the environment's own.
 func checkDevices(t *target, listed *snapshot.Process) refusal {
 	if o := checkAnyDevice(t.judged, listed); o.raised() || t.item.Outside() {
 		return o
@@ -290,8 +290,8 @@ const (
 	mpsControl = "nvidia-cuda-mps-control"
 )
 
-// ProtectedName is the daemon's name (of safety.Protected) that exempts a process from all rules, or "". For people's
-// processes that aren't MPS servers, it reads nothing more.
+// ProtectedName is the daemon's name (of safety.Protected) that exempts a process from all rules, or "". It reads
+// nothing more for people's processes, except MPS servers.
 func (x *Executor) ProtectedName(p *snapshot.Process) string {
 	if p.UID == nil || *p.UID >= system.FirstUID() && p.Name != "" && p.Name != mpsServer[:proc.NameLength] &&
 		p.Name != mpsServer {
@@ -350,8 +350,8 @@ func (x *Executor) isSystemMPS(server proc.Stat) bool {
 		x.proc().IsInstalledWith(control.PID, mpsServer, server.PID)
 }
 
-// sameNamespace says whether a process is in our own PID namespace. If that can't be read, the answer is yes: the
-// process can't be signalled either.
+// sameNamespace says whether a process is in our PID namespace; also if that can't be read: then it can't be signalled
+// either.
 func (x *Executor) sameNamespace(pid snapshot.PID) bool {
 	theirs, err := x.proc().Namespace(pid)
 	if err != nil {

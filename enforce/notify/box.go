@@ -76,8 +76,8 @@ func noteOf(uid snapshot.UID) folder.Note[keptMessages] {
 // ErrTooManyUsers is wrapped when there are notices for too many users.
 var ErrTooManyUsers = errors.New("notices for too many users are kept already")
 
-// Keep keeps a notice for its user, with the terminals on which it appeared, and its findings. Only root can. With more
-// findings than fit into the file, it doesn't learn when they are over.
+// Keep keeps a notice for its user, with its terminals and findings. Only root can. With more findings than fit, it
+// doesn't learn when they are over.
 func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time.Time, findings ...string) error {
 	n := KeptMessage{rand.Text()[:12], now.UTC(), text.Cut(message, maxKeptText), terminals, findings, time.Time{}}
 	return b.change(uid, n.Time, func(list []KeptMessage) []KeptMessage {
@@ -100,7 +100,7 @@ func (b Box) End(uid snapshot.UID, findings []string, now time.Time) error {
 	return b.change(uid, now, func(list []KeptMessage) []KeptMessage { return end(list, findings, now.UTC()) })
 }
 
-// end removes findings from notices. A notice without any others is over then; zero if a later notice has them.
+// A notice without any findings left is over then; zero if a later notice has them.
 func end(list []KeptMessage, findings []string, over time.Time) []KeptMessage {
 	for i := range list {
 		n := &list[i]
@@ -140,7 +140,7 @@ func (b Box) change(uid snapshot.UID, now time.Time, change func([]KeptMessage) 
 	return folder.AllowToRead(dir.Join(note.Name), uint32(uid), names)
 }
 
-// open opens the folder and locks it until it is closed. Users may enter it, but not list it.
+// Users may enter the folder, but not list it.
 func (b Box) open() (*folder.Folder, error) {
 	root, err := folder.MakeTrusted(b.Root)
 	if err != nil {

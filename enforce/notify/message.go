@@ -46,8 +46,7 @@ type UserMessage struct {
 	Decisions []string // the ids of what is done, or of the warning: `genv why ID` explains them
 	Record    []string // what is recorded of the first action, line by line
 	ForOthers bool     // who wait, or have reserved
-	// Information: nothing happens to the user on this host. It isn't a warning, which the user got elsewhere and by
-	// mail.
+	// Information: nothing happens to the user on this host. It isn't a warning, which the user got elsewhere.
 	Information bool
 }
 
@@ -132,8 +131,8 @@ func Messages(f *enforce.Finding, recipients *Recipients, now time.Time) []UserM
 
 const maxNamedHosts = 3 // in a message
 
-// Elsewhere are messages, for Information, on the other hosts with something that counts for a cap: what happens, and
-// where. account maps a host's name of a user to the account.
+// Elsewhere are messages, for Information, on other hosts with something that counts for a cap. account maps a host's
+// name of a user to the account.
 func Elsewhere(f *enforce.Finding, recipients *Recipients, account func(snapshot.Username) snapshot.Username,
 	now time.Time,
 ) []UserMessage {
@@ -247,7 +246,7 @@ type stake struct {
 	devices []snapshot.DeviceIndex
 }
 
-// stakesOf divides what a finding is about to end, by the keys that process and device return, in their order.
+// stakesOf divides what a finding ends, by the keys that process and device return.
 func stakesOf[K comparable](f *enforce.Finding, recipients *Recipients,
 	process func(enforce.ProcessRef) (K, bool), device func(enforce.DeviceRef) (K, bool),
 ) (of map[K]*stake, order []K) {

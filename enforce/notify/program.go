@@ -17,8 +17,8 @@ const (
 	maxShownOutput = 300     // characters of these in an error
 )
 
-// RunProgram runs a program of the policy, with data on its stdin and without our environment. It ends the program and
-// its children with ctx. An error includes the escaped output.
+// RunProgram runs a program of the policy, with data on its stdin and without our environment. It ends it and its
+// children with ctx. An error includes the escaped output.
 func RunProgram(ctx context.Context, command []string, data []byte, env ...string) error {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdin = bytes.NewReader(data)

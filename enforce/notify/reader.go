@@ -40,7 +40,7 @@ const (
 	maxAppearances = 1 << 20 // bytes of that file that are read: more than those that are kept
 	maxRemembered  = 500     // that are kept in it
 	// promptly is how soon after a notice the terminal itself may have answered a program's question, or have been
-	// given to its user, without anybody typing. Linux reports the time of typing to 8 seconds.
+	// given to its user. Linux reports the time of typing to 8 seconds.
 	promptly = 2 * time.Second
 	together = time.Minute // in which the terminals of a window that open together show a notice once
 )
@@ -120,8 +120,7 @@ func (r Inbox) read(a appearance) bool {
 	return ok && !opened.After(a.At.Add(promptly)) && typed.After(a.At.Add(promptly))
 }
 
-// terminal is when a terminal of the user was opened, and last typed on. Numbers of terminals are reused: a later
-// terminal was opened later.
+// terminal is when a user's terminal was opened, and last typed on. A number may be reused by a terminal opened later.
 func (r Inbox) terminal(name string) (opened, typed time.Time, ok bool) {
 	var st unix.Stat_t
 	if unix.Lstat(filepath.Join(cmp.Or(r.Dev, "/dev"), name), &st) != nil || st.Uid != uint32(r.UID) {

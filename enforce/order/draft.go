@@ -18,8 +18,7 @@ type Draft struct {
 	detaching map[attachmentKey]time.Time
 }
 
-// UnderWay are processes and attachments of earlier orders that the host still carries out. Their actions aren't in the
-// draft.
+// UnderWay are processes and attachments of orders that the host still carries out. The draft doesn't have them.
 type UnderWay struct {
 	Orders    int // that still run
 	ending    map[snapshot.PID]snapshot.StartTime

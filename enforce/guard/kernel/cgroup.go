@@ -107,8 +107,8 @@ const (
 	allowMulti    = 2
 )
 
-// programsAt lists the programs of one folder. In the guard's own folder each needs BPF_F_ALLOW_MULTI; above it, a
-// program that may be overridden is no obstacle.
+// programsAt lists the programs of one folder. In the guard's own folder each needs BPF_F_ALLOW_MULTI; above it, one
+// that may be overridden is no obstacle.
 func programsAt(path string, own bool) ([]Program, error) {
 	ids, flags, err := queryPrograms(path)
 	if err != nil {
@@ -166,7 +166,7 @@ func queryPrograms(path string) (ids []uint32, flags uint32, err error) {
 }
 
 // bpfLink is a bpf_link: its program is attached while a descriptor or a pin of it exists. The library's link package
-// probes kernel features at each start, and closes unreachable links.
+// probes the kernel at each start, and closes unreachable links.
 type bpfLink int
 
 const (

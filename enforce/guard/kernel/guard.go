@@ -92,7 +92,7 @@ func Open(o Location) (*Guard, error) {
 	return openPinned(dir, cg, o.deviceMajor())
 }
 
-// openPinned attaches a new guard and pins the link last: if the process is killed before, nothing is guarded.
+// openPinned pins the link last: if the process is killed before, nothing is guarded.
 func openPinned(dir string, cg cgroup, major int32) (*Guard, error) {
 	g, err := openUnpinned(cg, major)
 	if err != nil {
@@ -174,7 +174,7 @@ func (g *Guard) checkLink(l bpfLink) error {
 	return nil
 }
 
-// control is Control as the program reads it: a hash map's element, which the kernel replaces as a whole.
+// control is Control for the program: a hash map's element, which the kernel replaces as a whole.
 type control struct {
 	Deadline uint64 // CLOCK_BOOTTIME, ns
 	Mode     uint32

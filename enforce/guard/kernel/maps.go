@@ -31,8 +31,8 @@ type maps struct {
 	lost    *ebpf.Map // array of one element: events that the ring buffer had no room for
 }
 
-// all are the maps and their specifications, in a fixed order: a lasting failure has the same text each time. The
-// hashes are not preallocated, so that the program can't read an element that another key has by now.
+// all are the maps in a fixed order: a lasting failure has the same text each time. The hashes are not preallocated, so
+// that the program can't read an element that another key has by now.
 func (m *maps) all() iter.Seq2[**ebpf.Map, *ebpf.MapSpec] {
 	spec := func(name string, kind ebpf.MapType, key, value, entries, flags uint32) *ebpf.MapSpec {
 		return &ebpf.MapSpec{Name: name, Type: kind, KeySize: key, ValueSize: value, MaxEntries: entries, Flags: flags}
@@ -176,7 +176,7 @@ func (g *Guard) SetAllowed(allowed map[snapshot.UID]guard.Minors) error {
 	return fmt.Errorf("%w: %d of %d have no permission", guard.ErrFull, left, len(allowed))
 }
 
-// give writes changed permissions, and returns how many users didn't fit.
+// give returns how many users didn't fit.
 func (g *Guard) give(allowed map[snapshot.UID]guard.Minors) (left int, err error) {
 	for uid, minors := range allowed {
 		if now, ok := g.allowed[uid]; ok && now == minors {

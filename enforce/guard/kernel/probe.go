@@ -21,8 +21,7 @@ type Ability struct {
 	Detail string `json:"detail,omitempty"` // where it is, or why it is missing
 }
 
-// Support is what this kernel can do for a guard, and the other programs that decide about opens at or above the
-// cgroup.
+// Support is what this kernel can do for a guard, and the other programs that decide about opens.
 type Support struct {
 	Possible  bool      `json:"possible"`
 	Why       string    `json:"why,omitempty"` // why it isn't
@@ -189,7 +188,7 @@ func classify(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnsupported, what, err)
 }
 
-// isPassing says whether an error is of this process or machine at the moment, not of the guard.
+// isPassing says whether an error is temporary, of this process or machine.
 func isPassing(err error) bool {
 	return slices.ContainsFunc([]error{unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.EINTR},
 		func(passing error) bool { return errors.Is(err, passing) })

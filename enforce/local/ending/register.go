@@ -38,7 +38,7 @@ func Path(getenv func(string) string) string {
 }
 
 // Begin notes the processes that will be asked to end. Those with an Earlier must not be asked again. The caller passes
-// the processes that got the signal to end: the next order may ask the others. After an error nothing is noted.
+// the signalled ones to end: the next order may ask the others. After an error nothing is noted.
 func (r *Register) Begin(request EndRequest, processes []proc.ID) (
 	end func(signalled []proc.ID) error, _ []*Earlier, _ error,
 ) {
@@ -148,7 +148,7 @@ type Earlier struct {
 }
 
 // Rest is how long an order waits for a process, and whether its next step may follow: only after SIGTERM and its whole
-// grace. A nil Earlier means that the order itself asked.
+// grace. nil means that the order itself asked.
 func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayGoOn bool) {
 	if e == nil {
 		return grace, true
@@ -168,12 +168,12 @@ type endingProcess struct {
 }
 
 const (
-	// after is how long after its grace other controllers leave a survivor alone: as long as the first controller does.
+	// Other controllers leave a survivor alone for so long after its grace, like the first one.
 	after      = time.Minute
 	maxEntries = 4096 // of the list; the processes that are asked when it is full may be asked twice
 )
 
-// earlier returns the earlier request, from the process's entries, the latest last; nil if it may be asked.
+// earlier returns the request that prevents another one; nil for none. The latest entry is last.
 func earlier(entries []*endingProcess, r *EndRequest, now time.Duration) *Earlier {
 	if len(entries) == 0 {
 		return nil
@@ -196,7 +196,7 @@ func with(list []endingProcess, r *EndRequest, turn string, processes []proc.ID,
 	return list
 }
 
-// signalled marks the processes of a turn that got the signal, with the grace beginning now, and removes the others.
+// signalled marks the signalled processes of a turn, with the grace beginning now, and removes the others.
 func signalled(list []endingProcess, turn string, processes []proc.ID, now time.Duration) []endingProcess {
 	got := make(map[proc.ID]bool, len(processes))
 	for _, p := range processes {

@@ -22,7 +22,7 @@ const (
 	hostShare       = 4   // a quarter of all mails may be about one host alone
 )
 
-// group is what waits for one user, and the number of mails in this interval.
+// group is what waits for one user, and the mails of this interval.
 type group struct {
 	letter Letter
 	host   snapshot.Hostname // that added the user
@@ -66,7 +66,7 @@ func (s *Sender) Add(n *notify.UserMessage, run string, cycle int) error {
 	return nil
 }
 
-// due returns, once, the letters that are due; at the end of a run all. It forgets groups that are over.
+// due returns, once, the letters that are due; all when closing. It forgets groups that are over.
 func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -99,7 +99,7 @@ var (
 	errNoCopy = errors.New("not sent: the policy doesn't list the address under `copy-to` any more")
 )
 
-// Start begins to send. An error of mayBegin, called right before each try, means that nothing may be sent any more.
+// Start begins to send. An error of mayBegin, called before each try, means that nothing may be sent any more.
 func (s *Sender) Start(settings *policy.Mail, mayBegin func() error) {
 	s.Pause, s.GiveUp = cmp.Or(s.Pause, 30*time.Second), cmp.Or(s.GiveUp, 4*time.Hour)
 	s.groups, s.closing = make(map[snapshot.Username]*group), make(chan struct{})
@@ -182,7 +182,7 @@ func (s *Sender) server(copyTo string) *server {
 	return s.servers[copyTo]
 }
 
-// try sends a letter once, if it is time to and its server isn't paused. It returns false if it may succeed later.
+// try sends a letter, if it is time to and its server isn't paused. false: it may succeed later.
 func (s *Sender) try(l *Letter) (done bool) {
 	server := s.server(l.CopyTo)
 	server.Lock()
@@ -213,7 +213,7 @@ func (s *Sender) try(l *Letter) (done bool) {
 	return false
 }
 
-// later is the time of the next try after failures since a time: the longer they last, the later.
+// later is the time of the next try: the longer failures last, the later.
 func (s *Sender) later(since, now time.Time) time.Time {
 	return now.Add(min(max(now.Sub(since), s.Pause), maxPause))
 }

@@ -53,7 +53,7 @@ func send(ctx context.Context, settings *policy.Mail, to string, msg *gomail.Msg
 	return failure{err, false, true}
 }
 
-// newClient logs in, if the policy names a user, once the connection is encrypted as the policy demands. Whatever
+// newClient encrypts the connection as the policy demands, and then logs in, if the policy names a user. Whatever
 // go-mail waits for, its connection ends with ctx.
 func newClient(ctx context.Context, settings *policy.Mail) (*gomail.Client, error) {
 	host, _, err := net.SplitHostPort(settings.SMTP)
