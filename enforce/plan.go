@@ -11,8 +11,7 @@ import (
 // FreshFor is the maximum age of a snapshot to act on, unless it has just arrived.
 const FreshFor = 2 * time.Second
 
-// MaxOrdersUnderWay limits the orders that run on a host: a host that never answers must not fill the controller's
-// memory.
+// MaxOrdersUnderWay limits a host's running orders: one that never answers must not fill the memory.
 const MaxOrdersUnderWay = 16
 
 // Plan is the result of a judgement.
@@ -20,23 +19,23 @@ type Plan struct {
 	Findings []Finding
 	Orders   []order.OfHost // in the order of the cluster
 	Notes    []Note         // what could not be judged, and why nothing is done about it
-	// HeldUsers and HeldHosts are what the safety limits held back: actions against users on a host, and against
-	// unknown users of a host. Orders don't have them.
+	// HeldUsers and HeldHosts are what the safety limits held back, against users and unknown users of hosts. Orders
+	// don't have that.
 	HeldUsers []safety.Held
 	HeldHosts []safety.Held
-	// Ask are hosts to ask at once, sorted: something is due there, and the snapshot is too old to act on.
+	// Ask are hosts to ask at once, sorted: something is due there by an old snapshot.
 	Ask           []snapshot.Hostname
 	ExemptDevices map[snapshot.Hostname][]snapshot.DeviceIndex
 	Uncounted     Uncounted
-	// Offers are for commands that wait for GPUs: what caps with while take for them, or could take.
+	// Offers are for commands that wait for GPUs, by caps with while.
 	Offers []Offer
 	Counts Counts // nil after the event, since it refers to all that the rules saw
 }
 
-// Uncounted are processes, and their people, that caps and idle ignore without non-env-processes: count.
+// Uncounted are processes and people that caps and idle ignore without non-env-processes: count.
 type Uncounted struct{ Processes, People int }
 
-// Counts is what the caps count for each person, after what the plan does. It is not safe for concurrent use.
+// Counts is what the caps count for each person after the plan. It is not safe for concurrent use.
 type Counts interface {
 	// On are the caps in force for a person, as seen from a host that answered.
 	On(host snapshot.Hostname, user snapshot.Username) []CapCount
@@ -63,7 +62,7 @@ type Offer struct {
 	Possible int
 }
 
-// CapCount is what a cap counts for a person, or for those who share it, and its limit.
+// CapCount is a cap's count for a person, or for those who share it, and its limit.
 type CapCount struct {
 	CapExcess // Where and Why are empty
 	// Here counts the host, and Elsewhere other hosts. Seen is the oldest look at these.

@@ -70,7 +70,7 @@ var idleRule = rule{
 // Idle says when a person's device is idle: unused, or computing or drawing little in every measurement.
 type Idle struct {
 	After time.Duration // without a break
-	// Below is the utilization in per cent, and BelowPower the power in per cent of the device's limit, below which a
+	// Below is the utilization, and BelowPower the power as a part of the device's limit, in per cent, below which a
 	// device with processes counts as idle; 0 for none.
 	Below, BelowPower int
 	End               bool  // also ends processes if all of their devices are idle

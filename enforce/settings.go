@@ -21,8 +21,8 @@ type Policy interface {
 	Settings(Query) *Settings
 	// Exempt reports whether no rule may touch a subject, and why.
 	Exempt(Subject) (reason string, exempt bool)
-	// Caps are those of the list that are in force at a time, and those that then only count hours; all for the zero
-	// time. They are in the order of the list. The caller may change them.
+	// Caps are those of the list in force at a time, and those that then only count hours; all for the zero time. They
+	// are in the list's order. The caller may change them.
 	Caps(time.Time) []*Cap
 	// ReservationRule is what a person may reserve; nil for nothing. It is unknown while a membership is.
 	ReservationRule(snapshot.Username) (rule *snapshot.ReservationRule, known bool)
@@ -35,8 +35,8 @@ type Policy interface {
 	Fleet() Fleet
 }
 
-// Query asks what applies on a host, for a user, at a time. The user is empty for rules of a host, the host for a
-// user's caps on all hosts together.
+// Query asks what applies on a host, for a user, at a time. Rules of a host have no user; a user's caps on all hosts no
+// host.
 type Query struct {
 	Host   snapshot.Hostname
 	Labels map[string]string // of the host
@@ -47,7 +47,7 @@ type Query struct {
 // DefaultMaxAge is Settings.MaxAge unless a policy sets it.
 const DefaultMaxAge = time.Minute
 
-// Warn is how long a finding is present before it is acted on: a number of cycles and a time, whichever is longer.
+// Warn is how long a finding is present before it is acted on: the longer of a number of cycles and a time.
 type Warn struct {
 	Cycles int
 	For    time.Duration
@@ -66,8 +66,8 @@ type Fleet struct {
 	Unprotected []string      // names of daemons that may be ended although their host protects them
 }
 
-// Subject is what a policy may exempt: a process, an environment or a device on a host, or a user. Missing and unknown
-// parts are empty. User is only set for questions about a user's caps.
+// Subject is what a policy may exempt: a process, an environment or a device on a host, or a user. Unknown parts are
+// empty. User is only set for a user's caps.
 type Subject struct {
 	Host        snapshot.Hostname
 	User        snapshot.Username
@@ -106,8 +106,7 @@ type Settings struct {
 	LeaveContainers bool // leaves processes in containers of root's runtimes alone
 	JudgeGraphics   bool // judges the processes of a desktop like others
 
-	// Warn is how long a finding is present before anything is done. RuleWarns overrides it for single rules; Idle has
-	// its own.
+	// Warn is the warning of findings. RuleWarns overrides it for single rules; Idle has its own.
 	Warn      Warn
 	RuleWarns map[Rule]Warn
 	Grace     time.Duration       // from SIGTERM to the end of a process

@@ -54,7 +54,7 @@ type Log struct {
 	backlog []byte // encoded records that could not be written
 }
 
-// ErrNotWritten: records are not on the disk. They are kept and written before the next ones.
+// ErrNotWritten means that records are not on the disk. They are kept and written before the next ones.
 var ErrNotWritten = errors.New("the record was not written")
 
 const maxBacklog = 64 << 20 // bytes in memory

@@ -26,7 +26,7 @@ type Order struct {
 
 	Options
 
-	// GPUs are the UUIDs of its devices, if known: the host skips an index that moved. Not for 1.4.3.
+	// GPUs are known UUIDs of its devices: the host skips an index that moved. Not for 1.4.3.
 	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID
 
 	ID string // what the controller's log calls it; empty for none
@@ -38,12 +38,12 @@ type OfHost struct {
 	Order Order
 }
 
-// Termination names a process as judged: PID, start time, devices, environment. The host signals no other one.
+// Termination names a process as judged: PID, start time, devices, environment. No other one is signalled.
 type Termination struct {
 	Process snapshot.Process
 	Reasons
 
-	// Unattached are the only devices for which it ends, if they still aren't attached to its environment then.
+	// Unattached are the only devices for which it ends, unless they are attached to its environment by then.
 	Unattached []snapshot.DeviceIndex
 
 	Counted         bool  // it ends for what its account uses, whatever its environment is
@@ -98,12 +98,12 @@ func (o *Order) Sort() {
 // String is the line that 1.4.3 prints when it signals the process.
 func (t Termination) String() string { return "Terminating " + t.Object() }
 
-// Raw is String exactly as 1.4.3 prints it, with the ID that the process claims: for comparisons, not for display.
+// Raw is String exactly as 1.4.3 prints it, with the claimed ID: for comparisons, not for display.
 func (t Termination) Raw() string {
 	return "Terminating " + t.objectFrom(cmp.Or(string(t.Process.EID), snapshot.NoEnvironment))
 }
 
-// Object is the process in words. The environment is "N/A" if the process ends for being in none, whatever it claims.
+// Object is the process in words. The environment is "N/A" if the process ends for being in none.
 func (t Termination) Object() string {
 	if t.Outside() {
 		return t.objectFrom(snapshot.NoEnvironment)
@@ -134,8 +134,7 @@ func (d Detachment) objectOf(show func(string) string) string {
 	return fmt.Sprintf("environment %s of user %s from device %s", show(string(e.EID)), show(user), d.Device)
 }
 
-// Outside reports whether the process ends for being in no environment: the only reason of 1.4.3 to end one without an
-// ID.
+// Outside reports whether the process ends for being in no environment: for 1.4.3, if it has no ID.
 func (t *Termination) Outside() bool {
 	if t.InNoEnvironment != nil {
 		return *t.InNoEnvironment

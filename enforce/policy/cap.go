@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Cap is a cap of the list: as the judge has it, except for what depends on the time, and as the file has it.
+// Cap is a cap of the list, as in the file and, except for what depends on the time, as the judge has it.
 type Cap struct {
 	enforce.Cap
 	place   strictyaml.Place
@@ -39,7 +39,7 @@ type entry struct {
 	limit   enforce.CapLimit // what each of them may have
 }
 
-// selection is what entries name, or all without entries, except what without names.
+// selection is what entries name, or all without any, except what without names.
 type selection struct{ entries, without []entry }
 
 func (s *selection) has(name string) enforce.Membership {
@@ -92,8 +92,8 @@ func (s *selection) text(all string) string {
 	return all
 }
 
-// limitOf is the limit of a person: by name, else the largest of the groups, else that of all others. While a
-// membership is unknown, it is the largest possible one.
+// limitOf is a person's limit: by name, else the largest of the groups, else that of all others; the largest possible
+// one while a membership is unknown.
 func (c *Cap) limitOf(user snapshot.Username) (limit enforce.CapLimit, about bool) {
 	if c.by == nil {
 		return c.limit, true
@@ -129,12 +129,12 @@ func (c *Cap) limitOf(user snapshot.Username) (limit enforce.CapLimit, about boo
 	return *all, true
 }
 
-// onHost reports whether the cap's GPUs may be on a host. Without the inventory no host is in a group.
+// Without the inventory no host is in a group.
 func (c *Cap) onHost(host snapshot.Hostname, labels map[string]string) bool {
 	return hasLabels(labels, c.labels) && c.hosts.has(string(host)) == enforce.Member
 }
 
-// MatchModel reports whether a glob matches the driver's name of a GPU. None matches an unknown name.
+// MatchModel reports whether a glob matches the driver's name of a GPU. No glob matches an unknown name.
 func MatchModel(glob, model string) bool {
 	fold := func(name string) []rune { return []rune(strings.TrimPrefix(strings.ToLower(name), "nvidia ")) }
 	return model != "" && text.MatchGlob(fold(glob), fold(model))
@@ -205,7 +205,7 @@ func (f *File) ReservationRule(user snapshot.Username) (rule *snapshot.Reservati
 	return nil, true
 }
 
-// AskUnix sets the source of Unix groups, such as nss.GroupMembers' Member. It is called before Settings.
+// AskUnix sets the source of Unix groups, such as nss.GroupMembers' Member, before Settings is called.
 func (f *File) AskUnix(ask func(user, group string) (member, known bool)) {
 	f.UnixGroups = func(user snapshot.Username, group string) enforce.Membership {
 		member, known := ask(string(user), group)
@@ -234,7 +234,7 @@ func (f *File) UnixGroupNames() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// UseHostGroups gives caps the host groups of the inventory. It reads them only if a cap names one. A missing group is
+// UseHostGroups gives caps the host groups of the inventory, and reads them only if a cap names one. A missing group is
 // a *strictyaml.ParseError.
 func (f *File) UseHostGroups(read func() (map[string][]string, error)) (err error) {
 	var unknown []error
@@ -258,7 +258,7 @@ func (f *File) UseHostGroups(read func() (map[string][]string, error)) (err erro
 	return errors.Join(unknown...)
 }
 
-// CheckHours refuses caps of GPU hours unless all controllers share one table: a single controller, or a server.
+// CheckHours refuses caps of GPU hours unless all controllers share one table.
 func (f *File) CheckHours(oneTable bool) error {
 	var refused []error
 	for _, c := range f.CapList {

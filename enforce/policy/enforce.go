@@ -12,8 +12,7 @@ import (
 
 var _ enforce.Policy = (*File)(nil)
 
-// Settings implements enforce.Policy. It merges the same overrides and flags once: a large fleet asks 50,000 times a
-// cycle.
+// Settings implements enforce.Policy. It merges once: a large fleet asks 50,000 times a cycle.
 func (f *File) Settings(q enforce.Query) *enforce.Settings {
 	q.User = f.Accounts.Name(q.User)
 	layers := f.layers(q)
@@ -41,7 +40,7 @@ func (f *File) Settings(q enforce.Query) *enforce.Settings {
 	return settings
 }
 
-// keyOf appends what determines the settings of a user, or of a host for "".
+// keyOf appends what determines the settings of a user or, for "", a host.
 func (f *File) keyOf(key []byte, user snapshot.Username, layers []layer) []byte {
 	_, own := f.UserFlags[user]
 	switch {
@@ -83,7 +82,7 @@ func (f *File) Fleet() enforce.Fleet {
 	return fleet
 }
 
-// Names implements enforce.Policy: an override or a cap names the user, or a group of the file with the user.
+// Names implements enforce.Policy, for a user and the groups of the file with the user.
 func (f *File) Names(user snapshot.Username) bool {
 	is := func(e entry) bool { return e.users[string(user)] }
 	overrides := func(o Override) bool { return o.users[string(user)] > 0 }
@@ -111,8 +110,8 @@ func (f *File) ExemptIndices(host snapshot.Hostname) []enforce.ExemptGPU {
 	return list
 }
 
-// ownerOf is the owner of a subject, as far as it can be believed. The environment is nil if it is another user's.
-// Without a process, and where the host doesn't report uids, it is what state files claim.
+// ownerOf is a subject's owner, as far as it can be believed. The environment is nil if it is another user's. Without a
+// process, and without reported uids, it is what state files claim.
 func ownerOf(s enforce.Subject) (user snapshot.Username, uid *snapshot.UID, env *snapshot.Environment) {
 	p := s.Process
 	switch {

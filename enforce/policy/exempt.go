@@ -21,8 +21,8 @@ type exemptions struct {
 	uids    map[snapshot.UID]Source
 	uuids   map[snapshot.GPUUUID]Source
 	devices []exemptIndices
-	// entries are hosts, processes, environments and containers. Each returns what of a subject it names, in words, or
-	// "". from says where each is written.
+	// entries are hosts, processes, environments and containers. Each names a part of a subject, or returns "". from
+	// says where each is written.
 	entries []func(enforce.Subject) string
 	from    []Source
 }
@@ -61,7 +61,7 @@ func (e *exemptions) find(s enforce.Subject, uid *snapshot.UID) (what string, fr
 	return "", Source{}
 }
 
-// indices are the devices of a host that are exempt by index, each once, and their entries in the file.
+// indices are a host's devices that are exempt by index, each once, and their entries.
 func (e *exemptions) indices(host snapshot.Hostname) (list []enforce.ExemptGPU, from []Source) {
 	for i := range e.devices {
 		entry := &e.devices[i]
@@ -80,8 +80,7 @@ func (e *exemptions) indices(host snapshot.Hostname) (list []enforce.ExemptGPU, 
 	return list, from
 }
 
-// Aliases are further names of users, in a directory or in /etc/passwd, with the one that rules use. A rule for one of
-// them applies to all.
+// Aliases map further names of users, in a directory or in /etc/passwd, to the one that rules use.
 type Aliases map[snapshot.Username]snapshot.Username
 
 // Name is the name that rules use for a user.
@@ -164,7 +163,7 @@ func (r *reader) owned(name *string, user *snapshot.Username) strictyaml.Keys {
 }
 
 // exemptEnvironment reads an owner and a name. A name alone is refused: any user could give it to an environment. An ID
-// on a host is ignored now, as any user may ask for a free ID.
+// on a host is ignored now: any user may ask for a free ID.
 func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 	var name, host, eid string
 	var user snapshot.Username
@@ -192,7 +191,7 @@ func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 }
 
 // readContainer reads a name, an image or a label. Only containers of root's runtime can be exempt: users of a rootless
-// one choose names and labels.
+// one choose these.
 func (e *exemptions) readContainer(n *strictyaml.Node) {
 	var name, image, label string
 	n.Map(strictyaml.Keys{
@@ -230,7 +229,7 @@ func (e *exemptions) readContainer(n *strictyaml.Node) {
 	})
 }
 
-// readUnprotected reads names of daemons that are protected by default. Other names would have no effect.
+// readUnprotected reads names of protected daemons. Other names would have no effect.
 func (r *reader) readUnprotected(n *strictyaml.Node) {
 	n.List(func(item *strictyaml.Node) {
 		r.file.OfFleet.Unprotected = append(r.file.OfFleet.Unprotected, item.OneOf(safety.Protected()...))
@@ -265,7 +264,7 @@ func (r *reader) readHosts(n *strictyaml.Node, pattern string) text.HostPattern 
 	return readPattern(n, pattern)
 }
 
-// readPattern parses a host pattern that is the text of n or a part of it.
+// pattern is the text of n, or a part of it.
 func readPattern(n *strictyaml.Node, pattern string) text.HostPattern {
 	if pattern == "" && n.IsText() {
 		n.Failf("there is something missing; write it as gpu-01, or gpu-01:0 for a GPU")

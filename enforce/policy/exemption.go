@@ -40,7 +40,7 @@ type Who struct {
 	User   snapshot.Username     `json:"user,omitempty"`
 	Host   snapshot.Hostname     `json:"host,omitempty"`
 	Device *snapshot.DeviceIndex `json:"device,omitempty"`
-	// UUID is that of the GPU, which the exemption follows; missing until the host reports it.
+	// UUID is the GPU's, which the exemption follows; missing until the host reports it.
 	UUID snapshot.GPUUUID `json:"uuid,omitempty"`
 	Rule enforce.Rule     `json:"rule,omitempty"` // missing for all rules
 }
@@ -52,12 +52,12 @@ func (w *Who) Same(other *Who) bool {
 	return device && w.User == other.User && w.Host == other.Host && w.Rule == other.Rule
 }
 
-// IsOf reports whether Device is the device with an index and a UUID, which may be empty.
+// IsOf reports whether Device has an index and a UUID, which may be empty.
 func (w *Who) IsOf(index snapshot.DeviceIndex, uuid snapshot.GPUUUID) bool {
 	return snapshot.SameGPU(*w.Device, w.UUID, index, uuid)
 }
 
-// String names who is exempt, such as "user bob on host gpu-1 from rule idle".
+// String is such as "user bob on host gpu-1 from rule idle".
 func (w *Who) String() (s string) {
 	if w.User != "" {
 		s = "user " + text.Shown(string(w.User)) + " on "
@@ -137,7 +137,7 @@ func (w *Who) Check() error {
 	return nil
 }
 
-// CheckRule returns an error unless the rule is known, or is a cap of the policy, by name or ID.
+// CheckRule returns an error unless the rule, or cap of the policy by name or ID, is known.
 func (w *Who) CheckRule(p enforce.Policy) error {
 	if _, isRule := w.Rule.Setting(); isRule || w.Rule == "" {
 		return nil
@@ -167,7 +167,7 @@ func (e *Exemption) Check() error {
 	return errors.Join(CheckReason(e.Reason), e.Who.Check())
 }
 
-// CheckReason returns an error unless a text can be a reason: it is shown on terminals and pages.
+// CheckReason checks a reason, which is shown on terminals and pages.
 func CheckReason(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
@@ -202,7 +202,7 @@ func (w *Who) ID() string {
 // ExemptionList are the present exemptions, the oldest first. Its methods return another list.
 type ExemptionList []Exemption
 
-// Add returns the list with an exemption, which replaces one of the same user, host, device and rule.
+// Add returns the list with an exemption, instead of one of the same user, host, device and rule.
 func (l ExemptionList) Add(e Exemption) (ExemptionList, error) {
 	if err := e.Check(); err != nil {
 		return l, err
@@ -229,13 +229,13 @@ func (l ExemptionList) Expire(now time.Time) (left, expired ExemptionList) {
 		slices.DeleteFunc(slices.Clone(l), func(e Exemption) bool { return !e.ended(now) })
 }
 
-// ended reports whether an exemption has ended. One that would last longer than allowed has, too: the clock was set
-// back. Times are rounded to a second.
+// An exemption that would last longer than allowed has ended, too: the clock was set back. Times are rounded to a
+// second.
 func (e *Exemption) ended(now time.Time) bool {
 	return !now.Before(e.Until) || e.Until.Sub(now) > MaxExemption+e.lead()+time.Second
 }
 
-// Follow returns the list with the UUIDs of exempt devices, as hosts first show them, and the present indices.
+// Follow returns the list with UUIDs of exempt devices, as hosts first show them, and present indices.
 func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {
@@ -253,7 +253,7 @@ func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	return list
 }
 
-// Move returns the list with the ends changed by to, and the other times by as much, so that they stay in order.
+// Move returns the list with the ends changed by to, and the other times by as much: they stay in order.
 func (l ExemptionList) Move(to func(time.Time) time.Time) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {

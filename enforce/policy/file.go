@@ -41,7 +41,7 @@ type File struct {
 	Ignored    []Warning   // the keys of the file that do nothing any more
 	References []Reference // in the order of the file
 
-	// Flags take precedence over the file, and UserFlags over Flags. Nothing here changes after Settings was called.
+	// Flags take precedence over the file, and UserFlags over Flags. Nothing here changes after a call of Settings.
 	Flags     Settings
 	UserFlags map[snapshot.Username]Settings
 
@@ -51,7 +51,7 @@ type File struct {
 	settings map[string]*enforce.Settings // what Settings returned, by what it follows from
 }
 
-// limitSettings are the keys of `limits:`, and fleetSettings those at the top of a file.
+// limitSettings are the keys of `limits:`, fleetSettings those at the top of a file.
 var (
 	limitSettings = []strictyaml.Setting[enforce.Fleet]{
 		newLimit("max-terminations", func(f *enforce.Fleet) *int { return &f.Limits.Fleet.Terminations }),
@@ -78,7 +78,7 @@ func newLimit(key string, at func(*enforce.Fleet) *int) strictyaml.Setting[enfor
 	return s
 }
 
-// Default is the policy without a file and flags: that of 1.4.3, with a safety limit far above normal use.
+// Default is the policy without a file and flags: 1.4.3's, with a safety limit far above normal use.
 func Default() *File {
 	builtIn := Source{By: "built in"}
 	f := &File{

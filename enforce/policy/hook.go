@@ -53,7 +53,7 @@ func (r *reader) readHook(n *strictyaml.Node) {
 	r.file.Hooks = append(r.file.Hooks, hook)
 }
 
-// readCommand reads a program and its arguments, which run without a shell and a search path: only the file decides.
+// A command runs without a shell and a search path: only the file decides.
 func readCommand(n *strictyaml.Node) []string {
 	var command []string
 	n.List(func(n *strictyaml.Node) { command = append(command, n.Text()) })

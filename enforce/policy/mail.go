@@ -33,7 +33,7 @@ const MailGather = time.Minute
 
 // Mail is how users get mail.
 type Mail struct {
-	// Sendmail is a program such as /usr/sbin/sendmail, SMTP a server as host:port. One of them is set.
+	// Sendmail is a program such as /usr/sbin/sendmail, SMTP a server as host:port. One is set.
 	Sendmail, SMTP string
 	TLS            TLS
 	CAFile         string // certificates of the authorities of the server's; empty for those of the system
@@ -85,7 +85,7 @@ func (m *Mail) Address(user snapshot.Username) (string, error) {
 
 const anAddress = "a mail address such as alice@example.org"
 
-// isAddress says whether a text is one mail address that is safe as an argument of a program and in a header.
+// isAddress accepts a mail address that is safe as a program's argument and in a header.
 func isAddress(s string) bool {
 	const longest = 254 // RFC 5321
 	parsed, err := netmail.ParseAddress(s)

@@ -12,7 +12,7 @@ import (
 )
 
 // Override is settings for some hosts, users and times. All that it names must match: one of the hosts, every label,
-// one of the users, and the schedule.
+// one of the users, the schedule.
 type Override struct {
 	hosts  []text.HostPattern // none for every host
 	labels map[string]string
@@ -24,8 +24,7 @@ type Override struct {
 	writtenHosts, writtenUsers []string
 }
 
-// matches reports whether the override applies, and how specific it is: by user, host, labels, time. The higher rank
-// wins.
+// matches returns how specific a matching override is: by user, host, labels, time. The higher rank wins.
 func (o *Override) matches(q enforce.Query) (rank [4]int, ok bool) {
 	rank = [4]int{o.users[string(q.User)], 0, len(o.labels), 0}
 	if rank[0] == 0 && len(o.writtenUsers) > 0 || !hasLabels(q.Labels, o.labels) {
@@ -60,8 +59,8 @@ func (o *Override) hostRank(host string) (best int) {
 	return best
 }
 
-// overlap is the first minute of the week at which two overrides with schedules are equally specific for the same host
-// and user, and a setting of both.
+// overlap is the first minute of the week at which two overrides with schedules are equally specific for a host and
+// user, and a setting of both.
 func (o *Override) overlap(other *Override) (minute int, key string, found bool) {
 	var hosts []string
 	for _, p := range o.hosts {
@@ -103,8 +102,8 @@ func (o *Override) String() string {
 	return "override for " + strings.Join(parts, "; ")
 }
 
-// Resolve returns the settings for a host, a user and a time: each from the most specific place that has it. An empty
-// part of the query selects nothing. Exemptions are separate.
+// Resolve returns each setting from the most specific place for a host, a user and a time. An empty part of the query
+// selects nothing. Exemptions are separate.
 func (f *File) Resolve(q enforce.Query) Settings { return f.merged(f.layers(q), q.User) }
 
 func (f *File) layers(q enforce.Query) []layer {
@@ -141,8 +140,8 @@ type Explanation struct {
 	From  string `json:"from"` // the place, in words
 }
 
-// Explain lists what applies to a host and a user at a time, and why: exemptions, settings, then what applies to the
-// whole fleet. known are the host's GPUs that are exempt by index, from the controller.
+// Explain lists what applies to a host and a user at a time, and why: exemptions, settings, then the fleet's. known are
+// the host's GPUs that are exempt by index, from the controller.
 func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanation {
 	q.User = f.Accounts.Name(q.User)
 	var list []Explanation

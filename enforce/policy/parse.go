@@ -14,8 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Parse reads a policy file; name is for messages and sources. Its error is a *strictyaml.ParseError, one line with the
-// first problem and its place.
+// Parse reads a policy file; name is for messages. Its error is a *strictyaml.ParseError, one line with the first
+// problem and its place.
 func Parse(name string, data []byte) (*File, error) { return ParseFor(name, data, nil) }
 
 // ParseFor is Parse for these accounts.
@@ -39,7 +39,7 @@ func Schema() map[string]any {
 	return strictyaml.Describe(func(doc *strictyaml.Document) { readDocument(doc, "", nil) })
 }
 
-// readDocument reads the parts in the order in which they refer to each other.
+// Parts are read in the order in which they refer to each other.
 func readDocument(doc *strictyaml.Document, text string, accounts Aliases) *reader {
 	r := &reader{file: Default(), doc: doc}
 	r.file.Accounts, r.file.text = accounts, text
@@ -142,7 +142,7 @@ func (r *reader) readUser(n *strictyaml.Node) []string {
 	return r.readUserName(n, n.Text())
 }
 
-// readUserName is readUser for a name that is the text of n, or a part of it.
+// user is the text of n, or a part of it.
 func (r *reader) readUserName(n *strictyaml.Node, user string) []string {
 	err := text.CheckUsername(user)
 	switch {

@@ -240,8 +240,7 @@ func (r *reader) readPerson(n *strictyaml.Node, name string) entry {
 	return e
 }
 
-// readSelection reads a list of people or hosts, with exceptions after "!". It refuses an empty list, which would be
-// all.
+// readSelection reads a list of people or hosts, with exceptions after "!". An empty list would be all.
 func (r *reader) readSelection(n *strictyaml.Node, read func(*strictyaml.Node, string) entry, empty string,
 ) (s selection) {
 	isEmpty := n.IsList()
@@ -303,7 +302,7 @@ func (r *reader) readGPUs(n *strictyaml.Node, c *Cap) {
 	})
 }
 
-// readHostEntry reads a pattern of hosts, *, or the name of a group of the inventory.
+// readHostEntry reads a pattern, *, or "@group" of the inventory.
 func (r *reader) readHostEntry(n *strictyaml.Node, name string) entry {
 	e := entry{written: name}
 	group, isGroup := strings.CutPrefix(name, "@")

@@ -54,7 +54,7 @@ func (s *Settings) merge(from *Settings) {
 	}
 }
 
-// keys are the settings in the order of explanations: rules' own warnings after that of all rules.
+// keys are in the order of explanations: rules' own warnings after that of all rules.
 var keys = sync.OnceValue(func() []enforce.Setting {
 	list := enforce.Keys()
 	warn := slices.IndexFunc(list, func(s enforce.Setting) bool { return s.Key == "warn" })
@@ -69,7 +69,7 @@ func misplaced() strictyaml.Keys {
 	return list
 }
 
-// readSettings reads a mapping of settings. It refuses those that can't differ by what an override selects.
+// readSettings refuses settings that can't differ by what an override selects.
 func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects enforce.Scope, by string) {
 	read, ruleWarns := strictyaml.Keys{}, strictyaml.Keys{}
 	for _, key := range keys() {
@@ -105,7 +105,6 @@ func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects enforce.S
 	n.Map(read, hints)
 }
 
-// readWarn reads the warnings of single rules, and the rest as that of all rules.
 func readWarn(n *strictyaml.Node, ofAll func(*strictyaml.Node), ruleWarns strictyaml.Keys) {
 	rules, rest := n.Cut("rules")
 	if rest != nil {

@@ -48,7 +48,6 @@ func (r *reader) readWhen(n *strictyaml.Node) *Schedule {
 	return r.file.Schedules[n.OneOf(known...)]
 }
 
-// readHours reads an item of a schedule: days, hours on each of them, and dates.
 func (s *Schedule) readHours(n *strictyaml.Node) {
 	var on []int
 	e := hours{end: minutesADay}
@@ -177,7 +176,7 @@ func (h *hours) on(day int) (from, to int, ok bool) {
 	return from, to, true
 }
 
-// common is the first shared minute of the week of two items, in the first week, or else the last, that both have.
+// common is the first shared minute of the week, in the first week, or else the last, that both items have.
 func (h *hours) common(other *hours) (first int, found bool) {
 	monday := firstMonday
 	if low := max(h.from, other.from); low != 0 {

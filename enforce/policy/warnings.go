@@ -115,8 +115,8 @@ func (f *File) neverBinds(c *Cap) string {
 	return ""
 }
 
-// implies reports whether a cap makes another one superfluous: for all of its people, GPUs and times, it allows no
-// more, with the same warning.
+// implies reports whether a cap makes another one superfluous: for all of its people, GPUs and times, with the same
+// warning, it allows no more.
 func (c *Cap) implies(other *Cap) bool {
 	less := c.limit.Value <= other.limit.Value
 	if c.limit.AllBut {
@@ -147,8 +147,8 @@ func (c *Cap) takesAll(hosts iter.Seq2[enforce.Query, map[string]int]) string {
 	return ""
 }
 
-// meansShare says where a cap allows more GPUs than there are, which somebody writes who means a percentage; empty
-// otherwise, or if GPUs are unknown.
+// meansShare says where a cap allows more GPUs than there are: a percentage was perhaps meant. Empty if GPUs are
+// unknown.
 func (c *Cap) meansShare(hosts iter.Seq2[enforce.Query, map[string]int]) string {
 	isNumber := c.Kind == enforce.CapGPUs && c.by == nil && !c.limit.Percent && !c.limit.AllBut
 	if !isNumber || c.limit.Value < 10 || c.limit.Value > 100 {

@@ -97,8 +97,8 @@ func memoryKeys(f *enforce.Finding) []string {
 	return []string{f.ID, fmt.Sprintf("%s/%s/user/%s", f.Rule, f.Host, f.User)}
 }
 
-// maxDuration detaches devices that a person has been attached to for too long, by root's looks. env-devices then
-// judges processes that keep using the device.
+// maxDuration detaches devices that were attached for too long, by root's looks. env-devices then judges processes that
+// keep using them.
 func (j *judge) maxDuration(h *judging.HostView) {
 	for _, env := range h.InOrder {
 		limit := env.Settings.MaxDuration
@@ -133,7 +133,7 @@ func (j *judge) loseAttachment(h *judging.HostView, env *judging.EnvView, a judg
 	j.Add(f)
 }
 
-// idle detaches devices that were idle for long enough. With end it also ends the processes there, and those that count
+// idle detaches devices that were idle for long enough. With end it also ends their processes, and those that count
 // without an environment, unless they use another GPU.
 func (j *judge) idle(h *judging.HostView) {
 	var kept map[enforce.UseKey]bool // by such a process

@@ -47,8 +47,8 @@ func (j *judge) findingEvents(plan *enforce.Plan) {
 	}
 }
 
-// mayAnnounce reports whether a host may have another event in this interval, besides those acted on, and counts it: a
-// host may make things up to fill the screen.
+// mayAnnounce counts an event of a host, besides those acted on, and reports whether it fits in this interval: a host
+// may make things up to fill the screen.
 func (j *judge) mayAnnounce(host snapshot.Hostname) bool {
 	n := j.Next.Tally.Announced
 	if n[host] >= safety.MaxEventsPerHost {

@@ -12,8 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// holdBack removes actions that the safety limits hold back from the plan, and marks the findings without other
-// actions.
+// holdBack removes actions that the safety limits hold back, and marks findings without other actions.
 func (j *judge) holdBack(plan *enforce.Plan) {
 	limits := j.Fleet.Limits
 	if len(plan.Orders) == 0 || limits == (safety.Limits{}) {

@@ -16,8 +16,8 @@ var processRules = []hostRule{
 	{enforce.RuleMaxProcessAge, (*judge).processAge},
 }
 
-// nonEnvProcesses ends processes that are in no environment of this host. A claim (GENV_ENVIRONMENT_ID=bogus) is not
-// enough: the environment must be registered for the process's user (see snapshot.Environment.Admits).
+// nonEnvProcesses ends processes in no environment of this host. A claim (GENV_ENVIRONMENT_ID=bogus) is not enough: the
+// environment must be registered for the process's user (see snapshot.Environment.Admits).
 func (j *judge) nonEnvProcesses(h *judging.HostView) {
 	if !h.Settings.NonEnvProcesses {
 		return
@@ -82,8 +82,8 @@ func (j *judge) envDevices(h *judging.HostView) {
 	}
 }
 
-// notAttached lists the unattached devices that a process of the environment uses, and the rule whose warning applies:
-// idle if that rule detached all of them.
+// notAttached lists a process's unattached devices, and the rule whose warning applies: idle if that detached all of
+// them.
 func (j *judge) notAttached(h *judging.HostView, env *judging.EnvView, p *snapshot.Process) (
 	foreign []snapshot.DeviceIndex, warned enforce.Rule,
 ) {
@@ -122,8 +122,8 @@ func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *e
 	f enforce.Finding,
 ) {
 	j.describe(h, p, &f)
-	// A user can move a process between these rules in every cycle. So besides the time of each rule there is a shared
-	// time for the longest warning.
+	// A user can move a process between these rules in every cycle. So besides each rule's time there is a shared one
+	// for the longest warning.
 	own, shared := []string{f.ID}, []string{"process/" + processOn(h, p)}
 	for _, owner := range j.ownersOf(h, p, &f) {
 		use := "/" + string(h.Name) + "/" + owner
@@ -138,8 +138,8 @@ func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *e
 	j.Add(f)
 }
 
-// ownersOf are the parts of keys that name the owner of a process: a person's warning continues with any other process
-// of theirs. All unproved containers of an environment on a device share one.
+// ownersOf are the parts of keys that name a process's owner: a person's warning continues with any process of theirs.
+// All unproved containers of an environment on a device share one.
 func (j *judge) ownersOf(h *judging.HostView, p *snapshot.Process, f *enforce.Finding) (owners []string) {
 	if !p.StartedByUnknown() {
 		if user := cmp.Or(h.UserOf(p), f.User); user != "" {
@@ -160,8 +160,7 @@ func (j *judge) ownersOf(h *judging.HostView, p *snapshot.Process, f *enforce.Fi
 	return owners
 }
 
-// processAge ends processes that started too long ago. Each has its own warning: another old process says nothing about
-// it.
+// processAge gives each process its own warning: another old process says nothing about it.
 func (j *judge) processAge(h *judging.HostView) {
 	for i := range h.Snapshot.Processes {
 		p := &h.Snapshot.Processes[i]

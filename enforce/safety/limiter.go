@@ -35,8 +35,8 @@ func Hold(limits Limits, actions []*Item) []Held {
 	return count(held, actions)
 }
 
-// group are the actions of the fleet, on a host, or against a user on a host (a pair). Its limit applies to actions
-// that aren't held.
+// group are actions of the fleet, on a host, or against a user on a host (a pair). Its limit applies to those that
+// aren't held.
 type group struct {
 	limit                     Limit
 	prefix, suffix            string // of the reason, and of the limit's key in a policy
@@ -50,7 +50,7 @@ type group struct {
 }
 
 // groupsOf returns the fleet with its hosts, sorted by name, and their pairs, sorted by user. Unknown users may be
-// many, so no limit per user applies to them.
+// many: no limit per user applies to them.
 func groupsOf(limits Limits, actions []*Item) *group {
 	fleet := &group{limit: limits.Fleet, prefix: "in all "}
 	var host, pair *group

@@ -16,8 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Limits hold back more actions against a user or on a host than the policy's author can have meant. The zero Limits
-// hold back nothing.
+// Limits hold back more actions than the policy's author can have meant. The zero Limits hold back nothing.
 type Limits struct {
 	Fleet    Limit // in a cycle
 	PerUser  Limit // on each host
@@ -32,8 +31,7 @@ type Limit struct {
 	Detachments  int
 }
 
-// Held are actions against a user on a host that a limit held back. User is empty if unknown, Host for this machine
-// alone.
+// Held are held actions against a user on a host. User is empty if unknown, Host for this machine alone.
 type Held struct {
 	User         snapshot.Username `json:"user,omitempty"`
 	Host         snapshot.Hostname `json:"host,omitempty"`
@@ -41,7 +39,7 @@ type Held struct {
 	Detachments  int               `json:"detachments"`
 	Because      string            `json:"because"`
 
-	// UntilTick: they are only deferred to the next tick, because of earlier actions in the same interval.
+	// UntilTick: deferred to the next tick, because of earlier actions in the same interval.
 	UntilTick bool `json:"-"`
 
 	partly bool // Throttle allowed others
@@ -103,19 +101,19 @@ func Protected() []string {
 	}
 }
 
-// MaxEventsPerHost limits the findings of a host with events in an interval, besides those acted on: a host may make up
+// MaxEventsPerHost limits a host's findings with events in an interval, besides those acted on: a host may make up
 // processes to fill a log.
 const MaxEventsPerHost = 256
 
-// Tally is what was done and said since the last tick. The limits apply to its sum, so frequent events do no more. Its
-// maps must not be shared: see Clone.
+// Tally is what was done and said since the last tick. Limits apply to its sum, so frequent events do no more. Its maps
+// must not be shared: see Clone.
 type Tally struct {
 	items               []*Item
 	Announced, Notified map[snapshot.Hostname]int  // findings with an event, and messages to users
 	More                map[snapshot.Hostname]bool // hosts with an EventMore
 	Held                map[string]bool            // hosts and users with an EventHeld
-	// Stages are the stages of findings that users were notified of: a message that didn't arrive is sent again after
-	// the next tick.
+	// Stages are what users were notified of, by finding: a message that didn't arrive is sent again after the next
+	// tick.
 	Stages map[string]int
 }
 
@@ -132,8 +130,8 @@ func cloned[K comparable, V any](m map[K]V) map[K]V {
 	return clone
 }
 
-// Allow adds items, sorted by host, as far as all items of the round stay within the limits. It returns those to defer
-// to the next tick: all of a host, if they are too many.
+// Allow adds items, sorted by host, as far as all of the round stay within the limits. It returns those to defer to the
+// next tick: all of a host, if they are too many.
 func (t *Tally) Allow(limits Limits, items []*Item) (late []*Item) {
 	if len(t.items) == 0 || limits == (Limits{}) || !t.exceeds(limits, items) {
 		t.items = append(t.items, items...)
@@ -160,7 +158,7 @@ func (t *Tally) exceeds(limits Limits, more []*Item) bool {
 	return len(Hold(limits, all)) > 0
 }
 
-// Items are the items of orders. since is when the findings began, by ID. target is the user whom ending a process is
+// Items are the items of orders. since is when findings began, by ID. target is the user whom ending a process is
 // directed against.
 func Items(orders []order.OfHost, since map[string]time.Time,
 	target func(snapshot.Hostname, *order.Termination) snapshot.Username,
