@@ -49,10 +49,10 @@ type CapKind int
 
 // The kinds of caps.
 const (
-	CapGPUs         CapKind = iota
-	CapMemory               // bytes
-	CapEnvironments         //
-	CapHours                // of GPUs, in seconds
+	CapGPUs   CapKind = iota
+	CapMemory         // bytes
+	CapEnvironments
+	CapHours // of GPUs, in seconds
 )
 
 // CapLimit is how much a cap allows; zero allows nothing.

@@ -62,8 +62,8 @@ type Finding struct {
 	UnderWay int `json:"under_way,omitempty"`
 
 	// Terminate are the processes that end because of it, once it is due.
-	Terminate []ProcessRef `json:"terminate,omitempty"` //
-	Detach    []DeviceRef  `json:"detach,omitempty"`    // likewise
+	Terminate []ProcessRef `json:"terminate,omitempty"`
+	Detach    []DeviceRef  `json:"detach,omitempty"` // likewise
 }
 
 // MemoryExcess is by how much an environment exceeds its capacity on a device, or a user a cap.
