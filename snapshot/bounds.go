@@ -116,7 +116,7 @@ func (s *Snapshot) cutProcesses(cut func(*UID) *More) {
 	})
 }
 
-// cutEnvironments also cuts their attachments; the environment of their processes is unknown then.
+// cutEnvironments also cuts their attachments; their processes' environment is unknown then.
 func (s *Snapshot) cutEnvironments(cut func(*UID) *More) {
 	all := s.Environments
 	attached := make(map[EnvID]int)

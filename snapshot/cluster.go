@@ -10,7 +10,7 @@ import (
 // Cluster has the hosts of a controller in the administrator's order.
 type Cluster struct{ Hosts []Host }
 
-// Host has its last Snapshot or an error, and neither before its first answer. No answer is not "no processes".
+// Host has its last Snapshot or an error, neither before its first answer. No answer is not "no processes".
 type Host struct {
 	Name     Hostname
 	Labels   map[string]string // chosen by the administrator

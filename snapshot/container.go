@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ContainerInfo describes a container, according to its runtime, root's records and the kernel: never to itself.
+// ContainerInfo describes a container by its runtime, root's records and the kernel: never by itself.
 type ContainerInfo struct {
 	Runtime   string            `json:"runtime,omitempty"` // "docker", for example
 	Name      string            `json:"name,omitempty"`
@@ -65,7 +65,7 @@ func (p *Process) OfRootsRuntime() bool {
 	return p.ContainerInfo != nil && p.ContainerInfo.Proof != ProofRootless
 }
 
-// Reported is the user named in findings: CountsFor or, if StartedByUnknown, root for root's processes and else none.
+// Reported is the user in findings: CountsFor or, if StartedByUnknown, root for root's processes and else none.
 func (p *Process) Reported() (Username, *UID) {
 	switch {
 	case p.ContainerInfo == nil || p.UID != nil && *p.UID == 0 && p.StartedByUnknown():
@@ -133,7 +133,7 @@ func (c *ContainerInfo) check() error {
 	)
 }
 
-// ContainerText is as in "container web (pytorch:24.10), started by bob", safe to show; "" without a container.
+// ContainerText is as in "container web (pytorch:24.10), started by bob", safe to show; "" for none.
 func (p *Process) ContainerText() string {
 	if p.Container == "" || p.ContainerInfo == nil {
 		return p.ContainerName()

@@ -36,7 +36,7 @@ type Device struct {
 	PowerLimit   *float64   `json:"power_limit,omitempty"` // watts
 	Instances    []Instance `json:"mig,omitempty"`
 
-	// ProcessesUnknown says that some processes may be missing: the driver doesn't report them, or they can't be seen.
+	// ProcessesUnknown says that processes may be missing: the driver doesn't report them, or they can't be seen.
 	ProcessesUnknown bool `json:"processes_unknown,omitempty"`
 }
 
@@ -83,7 +83,7 @@ func (i Instance) Memory() Memory {
 
 const maxInstances = 64 * maxDevices // far above the 7 GPU instances with 7 compute instances of a device
 
-// CheckInstance returns an error that wraps ErrInvalid unless uuid can be that of a MIG instance.
+// CheckInstance refuses what can't be a MIG instance's UUID. Its error wraps ErrInvalid.
 func CheckInstance(uuid GPUUUID) error {
 	if !strings.HasPrefix(string(uuid), "MIG-") || len(uuid) > 128 || !text.IsMadeOf(string(uuid), "-/") {
 		return fmt.Errorf("%w: %s is not the UUID of a MIG instance", ErrInvalid, text.Quoted(string(uuid), 80))

@@ -17,7 +17,7 @@ type (
 		Processes    []processOf     `json:"processes"`
 		Environments []environmentOf `json:"envs"`
 		Devices      []deviceOf      `json:"devices"`
-		// Colons counts the colons before it, so that a missing key is noticed. Older hosts don't send it.
+		// Colons counts the colons before it, to notice missing keys. Older hosts don't send it.
 		Colons int `json:"colons,omitempty"`
 	}
 	processOf struct {
@@ -52,7 +52,7 @@ type (
 	}
 )
 
-// Limits for what one host reports: a hostile host can't fill the controller's memory.
+// Limits for a host's report: a hostile host can't fill the controller's memory.
 const (
 	maxProcesses    = maxObjects // before Bound
 	maxEnvironments = maxObjects
@@ -177,7 +177,7 @@ func (r *reader) devices(list []deviceOf) ([]Device, error) {
 	return kept(r, list, "device", maxDevices, (*deviceOf).read, idOfDevice)
 }
 
-// DecodeNativeProcesses reads what EncodeNativeProcesses writes; any invalid value is an error.
+// DecodeNativeProcesses reads what EncodeNativeProcesses writes; anything invalid is an error.
 func DecodeNativeProcesses(data []byte) ([]Process, error) {
 	var list []processOf
 	var r reader

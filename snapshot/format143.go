@@ -20,7 +20,7 @@ var ErrInvalid = errors.New("not a valid genv document")
 // ErrOtherVersion is wrapped besides ErrInvalid if an object has keys that 1.4.3 does not know.
 var ErrOtherVersion = errors.New("the keys are those of another version")
 
-// The documents of 1.4.3, with exactly these keys. They are decoded into the types of our own format.
+// The documents of 1.4.3, with exactly these keys, which are decoded into the types of our own format.
 type (
 	document143[P, E, D any] struct {
 		Processes    processes143[P]    `json:"processes"`
@@ -177,7 +177,7 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 	return s, nil
 }
 
-// DecodeProcesses reads what EncodeProcesses writes; any invalid value is an error.
+// DecodeProcesses reads what EncodeProcesses writes; anything invalid is an error.
 func DecodeProcesses(data []byte) ([]Process, error) {
 	type exact = processes143[process143]
 	return strictly(decode143[exact](data, func(d *processes143[processOf], r *reader) ([]Process, error) {
@@ -185,7 +185,7 @@ func DecodeProcesses(data []byte) ([]Process, error) {
 	}))
 }
 
-// DecodeEnvironments reads what EncodeEnvironments writes; any invalid value is an error.
+// DecodeEnvironments reads what EncodeEnvironments writes; anything invalid is an error.
 func DecodeEnvironments(data []byte) ([]Environment, error) {
 	return strictly(ReadEnvironments(data))
 }
@@ -198,7 +198,7 @@ func ReadEnvironments(data []byte) (environments []Environment, odd []string, er
 	})
 }
 
-// DecodeDevices reads what EncodeDevices writes; any invalid value is an error.
+// DecodeDevices reads what EncodeDevices writes; anything invalid is an error.
 func DecodeDevices(data []byte) ([]Device, error) { return strictly(ReadDevices(data)) }
 
 // ReadDevices is DecodeDevices, but leaves out invalid values, and names them in odd.
@@ -239,7 +239,7 @@ func decode143[Exact, Doc, Model any](data []byte, read func(*Doc, *reader) (Mod
 	return model, r.warnings(), err
 }
 
-// rows143 notes rows with unknown memory. It merges two rows of a device, so that no environment loses an attachment.
+// rows143 notes unknown memory, and merges two rows of a device, so that no environment loses an attachment.
 func rows143(r *reader, rows []deviceOf) (list []deviceOf) {
 	first := make(map[DeviceIndex]int)
 	for i, row := range rows {
@@ -337,7 +337,7 @@ func (r *reader) checkItems(data []byte, t reflect.Type) error {
 	return nil
 }
 
-// encode143 writes JSON like Python's json.dumps(indent=2), which escapes all but printable ASCII, and no HTML.
+// encode143 writes JSON like Python's json.dumps(indent=2), which escapes all but printable ASCII.
 func encode143(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -33,7 +33,7 @@ func Find[T any](items []T, matches func(*T) bool) *T {
 	return nil
 }
 
-// Described adds what nvidia-smi found to the registered devices, and the devices that it found besides.
+// Described adds to the registered devices what nvidia-smi found about them, and the others that it found.
 func Described(registered, found []Device) []Device {
 	devices := slices.Clone(registered)
 	for _, d := range found {

@@ -34,7 +34,7 @@ func (r *reader) at(id EnvID, number int) {
 	p.id, p.number, p.known = string(id), number, true
 }
 
-// leaveOut notes, unless err is nil, that a value of the current item, or the item (""), is left out.
+// leaveOut notes, unless err is nil, that a value of the current item, or the item (""), is missing.
 func (r *reader) leaveOut(what string, err error) bool {
 	if err == nil {
 		return false
@@ -81,7 +81,7 @@ const (
 	maxReason  = 200 // bytes of an error of encoding/json, which repeats the input
 )
 
-// CheckAmount refuses, before decoding, more values or objects than a host can have. Its error wraps ErrInvalid.
+// CheckAmount refuses more values or objects than a host can have, before decoding. Its error wraps ErrInvalid.
 func CheckAmount(data []byte) error {
 	if bytes.Count(data, []byte{','}) <= maxValues && bytes.Count(data, []byte{'{'}) <= maxObjects {
 		return nil

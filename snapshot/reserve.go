@@ -89,7 +89,7 @@ func (r *ReservationRule) String() string {
 // When formats a time for people, in its own zone.
 func When(t time.Time) string { return t.Format("Mon 2006-01-02 15:04 MST") }
 
-// TooMany says why b is one too many for its owner, and what is allowed; empty if it isn't.
+// TooMany says why b is one too many, and what is allowed; empty if it isn't.
 func (r *ReservationRule) TooMany(own []Reservation, b *Reservation, now time.Time) string {
 	var ends []time.Time
 	for i := range own {
@@ -131,7 +131,7 @@ func (r *ReservationRule) pauseUntil(own []Reservation, b *Reservation) (earlies
 	return earliest, tooClose
 }
 
-// Wait is a command that waits for GPUs of a host; it ends with its connection to root's service.
+// Wait is a command that waits for GPUs, until its connection to root's service ends.
 type Wait struct {
 	ID       string        `json:"id"` // the same on all hosts where the command waits
 	UID      UID           `json:"uid"`
@@ -162,7 +162,7 @@ type Reservation struct {
 	Lapsed bool       `json:"lapsed,omitempty"`       // it ended because its GPUs were not held
 }
 
-// Asked lists who asked for GPUs lately. A controller tells the host what its caps allow them.
+// Asked lists who asked for GPUs lately: a controller tells the host what its caps allow them.
 type Asked struct {
 	Number uint64  `json:"number"` // of the last time; it only grows
 	People []Asker `json:"people"`

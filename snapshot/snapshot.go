@@ -62,7 +62,7 @@ func (s *Snapshot) Clock(at time.Time) (now time.Time, known bool) {
 	return at.Add(*s.Skew), true
 }
 
-// HideState records that the state files can't be read: attachments are unknown, and no rule applies to the devices.
+// HideState records that the state files are unreadable: attachments are unknown, and no rule applies to devices.
 func (s *Snapshot) HideState(reason error) {
 	const unknown = "environments and attachments are unknown, and no rule acts on these GPUs: "
 	s.Warnings = append(s.Warnings, unknown+reason.Error())
@@ -89,10 +89,10 @@ type Process struct {
 	Command string    `json:"command,omitempty"` // at most MaxCommand printable bytes; it may have overwritten them
 	// PrivateCommand replaces Name and Command where /proc hides them: for its owner, root and operators.
 	PrivateCommand string `json:"private_command,omitempty"`
-	// Container is its container's id by its cgroup, or UnnamedContainer if only its PID namespace shows a container.
+	// Container is its container's id by its cgroup, or UnnamedContainer if only its PID namespace shows one.
 	Container     string         `json:"container,omitempty"`
 	ContainerInfo *ContainerInfo `json:"container_info,omitempty"` // nil also for a user's container
-	// Inherited is the environment of its nearest ancestor that is registered in one of that ancestor's uid.
+	// Inherited is the environment of its nearest ancestor that is registered in one of its own uid.
 	Inherited      EnvID       `json:"inherited_eid,omitempty"`
 	EnvOverwritten bool        `json:"env_overwritten,omitempty"` // EnvUnknown because it overwrote its environ
 	Unreadable     *Unreadable `json:"unreadable,omitempty"`      // why root could not read its environ
@@ -189,7 +189,7 @@ type Environment struct {
 	OwnerMismatch bool      `json:"owner_mismatch,omitempty"` // its running processes are another user's, its author's
 }
 
-// Admits says whether a process of this uid (nil if unknown) may be in it: its user's, root's, or an unknown one.
+// Admits says whether a process of this uid (nil if unknown) may be in it: its user's, root's, or unknown.
 func (e *Environment) Admits(uid *UID) bool {
 	return uid == nil || *uid == e.UID || *uid == 0 || e.UID == NoUID
 }

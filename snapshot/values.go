@@ -19,7 +19,7 @@ type Hostname string
 // Username is a Linux account name; empty if not reported.
 type Username string
 
-// EnvID identifies an environment on its host: any short printable text, a PID in 1.4.3. Empty for none.
+// EnvID identifies an environment on its host: a short printable text, a PID in 1.4.3. Empty for none.
 type EnvID string
 
 const NoEnvironment = "N/A" // in the lines of 1.4.3
@@ -182,7 +182,7 @@ func MiB(n int64) Memory {
 	return Memory{text: strconv.FormatInt(n, 10) + "mi", bytes: n << 20}
 }
 
-// MachineKiB is the total memory of a device that shares the machine's: 1.4.3 needs a number there.
+// MachineKiB is for a device that shares the machine's memory: 1.4.3 needs a number there.
 func MachineKiB(n int64) Memory {
 	return Memory{text: strconv.FormatInt(n, 10) + "ki", bytes: n << 10}
 }

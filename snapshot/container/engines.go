@@ -144,7 +144,7 @@ type Engines struct {
 	Root string // before the paths of sockets
 }
 
-// sockets lists those of engines that may know a container. Docker has two unless /var/run is a link to /run.
+// sockets lists those of engines to ask. Docker has two unless /var/run is a link to /run.
 func (e Engines) sockets(runtime string) (list []string) {
 	if runtime == proc.Docker || runtime == "" {
 		list = append(list, filepath.Join(e.Root, "/run/docker.sock"), filepath.Join(e.Root, "/var/run/docker.sock"))
@@ -179,7 +179,7 @@ func (e Engines) Inspect(ctx context.Context, place proc.Cgroup) (Details, error
 	return Details{}, errors.Join(ErrUnknown, failed)
 }
 
-// ErrNoEngine means that no engine with an API has the container: none can stop it.
+// ErrNoEngine means that no engine with an API has the container.
 var ErrNoEngine = errors.New("no container engine that could stop it answers on its socket")
 
 // Stop has the engine send its stop signal and, after grace, SIGKILL. After an error other than ErrNotFound and

@@ -60,7 +60,7 @@ func (e *knownContainer) isFresh(now time.Time) bool {
 	return age >= 0 && age < limit
 }
 
-// shows says whether a process belongs to the entry's run. With `docker exec` it needn't be below the first process.
+// shows says whether a process is in the entry's run. With `docker exec` it needn't be below the first process.
 func (e *knownContainer) shows(m *ContainedProcess) bool {
 	if e.init == 0 || e.init == m.PID && m.Start != 0 && e.start == m.Start {
 		return true
@@ -152,7 +152,7 @@ func (m *ContainedProcess) info(e *knownContainer) *snapshot.ContainerInfo {
 	return nil
 }
 
-// isIn says whether the process is in this container of root's, not just in a cgroup with its name.
+// isIn says whether the process is in this container, not just in a cgroup with its name.
 func (m *ContainedProcess) isIn(e *knownContainer) bool {
 	switch {
 	case !m.inspectable(), e == nil, !e.found:

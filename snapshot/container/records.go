@@ -101,7 +101,7 @@ func RemoveRecord(run, id string, same *Record) error {
 // ListRecords returns the sorted ids of containers with a record.
 func ListRecords(run string) ([]string, error) { return ListNotes(RecordsDir(run)) }
 
-// ListNotes returns the ids of containers with a file ID.json in a folder, which may be missing.
+// ListNotes returns the ids of files ID.json in a folder, which may be missing.
 func ListNotes(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -161,7 +161,7 @@ func (r *Record) check() error {
 	return nil
 }
 
-// IsID says whether a text can be a container's ID, and a file's name: 64 hexadecimal digits in lower case.
+// IsID says whether a text is a container's ID, and a file's name: 64 hexadecimal digits in lower case.
 func IsID(id string) bool { return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == "" }
 
 // RunningInits knows the recorded inits, which keep environments of other users alive. It reads the records only after

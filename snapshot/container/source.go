@@ -70,7 +70,7 @@ func (s *Lookup) Look(ctx context.Context, members []ContainedProcess) []*snapsh
 	return infos
 }
 
-// ask finds out about containers and stores the answers. Users' cgroups come last, to take no time from root's.
+// ask stores what it finds out. Users' cgroups come last, to take no time from root's.
 func (s *Lookup) ask(
 	ctx context.Context, wanted map[proc.Cgroup]bool, entries map[proc.Cgroup]*knownContainer, now time.Time,
 ) {

@@ -136,7 +136,7 @@ func First(name Name, table ...Check) (c Check) {
 	return c
 }
 
-// Judge is First for a table of possible problems; if no row holds, all is in order.
+// Judge is First for a table of problems; if no row holds, all is in order.
 func Judge(name Name, ok string, table ...Check) Check {
 	return First(name, append(table, If(true, "", "%s", ok))...)
 }
@@ -161,7 +161,7 @@ func (s CheckStatus) Worse(than CheckStatus) bool { return s.rank() < than.rank(
 
 func (s CheckStatus) rank() int { return slices.Index([]CheckStatus{Failed, Warning, Skipped, OK}, s) }
 
-// Overall is the status of a host's worst check. A skipped check doesn't count: the failure that prevented it does.
+// Overall is the status of the worst check. A skipped check doesn't count: the failure that prevented it does.
 func Overall(checks []Check) CheckStatus {
 	made := slices.DeleteFunc(slices.Clone(checks), func(c Check) bool { return c.Status == Skipped })
 	return cmp.Or(Worst(made...).Status, OK)

@@ -263,7 +263,7 @@ func CheckGuard(kernel Check, g *GuardState) Check {
 		kernel)
 }
 
-// CompareGuard judges whether the guard obeys the policy (empty or off: none). own is the host's check.
+// CompareGuard judges whether the guard obeys the policy ("" is off). own is the host's check.
 func CompareGuard(own Check, g *GuardState, wanted snapshot.GuardMode) Check {
 	if wanted == "" || wanted == snapshot.GuardOff {
 		return own

@@ -178,7 +178,7 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 	return s
 }
 
-// statFolder describes the folder, or the target of a link of root's or this user's, as genv follows it.
+// statFolder follows a link of root's or this user's, as genv does.
 func statFolder(path string) (*FileFacts, error) {
 	f, err := stat(unix.Lstat, path)
 	if err == nil && f.is(unix.S_IFLNK) && (f.Uid == 0 || int(f.Uid) == os.Geteuid()) {

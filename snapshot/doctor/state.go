@@ -106,7 +106,7 @@ func (s *StateFacts) inOrder() Check {
 		text.Plural(len(s.Files), "file"), unread)
 }
 
-// check judges a file or folder for which all who share it need permissions. Root may have made it read-only.
+// check judges a file or folder for which all need permissions. Root may have made it read-only.
 func (f *FileFacts) check(path string, kind, needed uint32) Check {
 	seen, readable, narrowed := fmt.Sprintf("%s of uid %d", path, f.Uid), needed&0o555, Cause("state-mode")
 	if f.Uid == 0 && f.Name != lockName && f.Mode&readable == readable {

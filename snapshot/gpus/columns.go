@@ -291,7 +291,7 @@ func problemAndProcesses(g *GPU) string {
 	return text.Printable(string(g.Problem)) + processes
 }
 
-// ShownCommand is the command line without its program's folder, in quotes unless all its words are ordinary.
+// ShownCommand omits the program's folder, and is quoted unless all its words are ordinary.
 func (p *Process) ShownCommand() string {
 	command := p.CommandLine()
 	program, _, _ := strings.Cut(command, " ")

@@ -108,7 +108,7 @@ type Process struct {
 	StartedBy snapshot.Username `json:"started_by,omitempty"`
 }
 
-// UserName is a host's name for a user, or "uid 1004" without one; empty if both are unknown.
+// UserName is a host's name for a user, or "uid 1004" without one; empty if unknown.
 func UserName(name snapshot.Username, uid *snapshot.UID) snapshot.Username {
 	if name == "" && uid != nil {
 		return snapshot.Username(fmt.Sprintf("uid %d", *uid))
@@ -116,7 +116,7 @@ func UserName(name snapshot.Username, uid *snapshot.UID) snapshot.Username {
 	return name
 }
 
-// ShownUser is a user's name for people, quoted unless it is an ordinary word or like "uid 1004".
+// ShownUser is for people, quoted unless it is an ordinary word or like "uid 1004".
 func ShownUser(user snapshot.Username) string {
 	if uid, found := strings.CutPrefix(string(user), "uid "); found && len(uid) <= 10 && text.IsMadeOf(uid, "") {
 		return string(user)

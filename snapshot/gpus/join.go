@@ -57,7 +57,7 @@ func (g *GPU) fails() bool {
 	return g.UUID != "" && g.MemoryUsed == nil && g.Utilization == nil && g.Temperature == nil && g.Power == nil
 }
 
-// InUse returns the states of GPUs that may be in use, attachments aside, which the state files know better.
+// InUse returns the states of GPUs that may be in use, except for attachments, which the state files know better.
 func InUse(list []GPU) map[snapshot.DeviceIndex]State {
 	states := make(map[snapshot.DeviceIndex]State)
 	for i := range list {
@@ -107,7 +107,7 @@ func Last(list []GPU) []snapshot.DeviceIndex {
 	return last
 }
 
-// Unexplained is the memory in use without a visible process; 0 for as little as a driver itself uses.
+// Unexplained is memory in use without a visible process; 0 for as little as a driver itself uses.
 func (g *GPU) Unexplained() int64 {
 	if len(g.Processes) > 0 || g.MemoryUsed == nil || *g.MemoryUsed < hiddenBytes {
 		return 0

@@ -28,7 +28,7 @@ type BusDevice struct {
 	Instances []snapshot.Instance `json:"mig,omitempty"`            // as nvidia-smi lists them
 }
 
-// TotalMemory is in the notation of nvidia-smi if it is whole MiB, or of a machine.
+// TotalMemory is in nvidia-smi's notation if it is whole MiB, or a machine's.
 func (d *BusDevice) TotalMemory() (m snapshot.Memory) {
 	switch {
 	case d.Bytes == nil:
@@ -88,7 +88,7 @@ func Identified(found []snapshot.Device, driver []BusDevice) []BusDevice {
 	return list
 }
 
-// UUIDs returns those of the devices at indices, in that order; ok is false if one is unknown.
+// UUIDs returns those at indices, in that order; ok is false if one is unknown.
 func UUIDs(list []BusDevice, indices []snapshot.DeviceIndex) (uuids []snapshot.GPUUUID, ok bool) {
 	for _, index := range indices {
 		i := slices.IndexFunc(list, func(d BusDevice) bool { return d.Index == index })

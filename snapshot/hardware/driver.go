@@ -135,18 +135,18 @@ func knownUUID(value string) snapshot.GPUUUID {
 func parseAddress(address string) (at [4]uint64, err error) {
 	rest, function, dotted := strings.Cut(address, ".")
 	parts := append(strings.Split(rest, ":"), function)
-	if !dotted || len(parts) != len(at) {
-		return at, fmt.Errorf("%w: %s is not an address of the PCI bus", ErrGarbled, text.Quoted(address, 40))
+	ok := dotted && len(parts) == len(at)
+	for i := 0; ok && i < len(at); i++ {
+		at[i], err = strconv.ParseUint(parts[i], 16, 32)
+		ok = err == nil
 	}
-	for i, part := range parts {
-		if at[i], err = strconv.ParseUint(part, 16, 32); err != nil {
-			return at, fmt.Errorf("%w: %s is not an address of the PCI bus", ErrGarbled, text.Quoted(address, 40))
-		}
+	if !ok {
+		err = fmt.Errorf("%w: %s is not an address of the PCI bus", ErrGarbled, text.Quoted(address, 40))
 	}
-	return at, nil
+	return at, err
 }
 
-// SameAddress compares PCI addresses: nvidia-smi writes more digits than the driver's /proc folder, and capital ones.
+// SameAddress compares PCI addresses: nvidia-smi writes more digits than the driver, and capital ones.
 func SameAddress(a, b string) bool {
 	x, err := parseAddress(a)
 	y, otherErr := parseAddress(b)

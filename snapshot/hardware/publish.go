@@ -81,7 +81,7 @@ func Read(dir string) ([]BusDevice, error) {
 	return p.Devices, err
 }
 
-// Decode decodes devices.json and checks everything, since root's programs may follow it. Its error is ErrGarbled.
+// Decode checks everything, since root's programs may follow it. Its error is ErrGarbled.
 func Decode(data []byte) ([]BusDevice, error) {
 	p, err := devicesNote.Decode(data, nil)
 	return p.Devices, err
@@ -119,7 +119,7 @@ type Catalog struct {
 // NodeMajor is the major number of the driver's device nodes.
 const NodeMajor = 195
 
-// HasNodes says whether processes on GPUs have a node of NodeMajor open or mapped. Tegra and WSL have other nodes.
+// HasNodes says whether processes on GPUs have a node of NodeMajor open or mapped. Tegra and WSL have others.
 func (s Catalog) HasNodes() bool {
 	dev := cmp.Or(s.Dev, "/dev")
 	for _, other := range []string{"nvgpu", "nvhost-gpu", "dxg"} {

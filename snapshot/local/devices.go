@@ -88,7 +88,7 @@ func (c *Collector) devicesFor(ctx context.Context, usage *nvidiasmi.Usage, meas
 	return l, nil
 }
 
-// lacks says whether a process may use an unlisted device, or more GPUs are lost than listed.
+// lacks says whether a process may use an unlisted device, or more GPUs are lost.
 func (l *deviceList) lacks(usage *nvidiasmi.Usage) bool {
 	failed := 0
 	for i := range l.GPUs {

@@ -171,7 +171,7 @@ func (d *processDetails) unreadable(h *proc.Handle, err error) *snapshot.Unreada
 	return u
 }
 
-// hideOwner also hides the environment of a process of unknown owner: its claim would count for that owner.
+// hideOwner also hides the environment: its claim would count for the unknown owner.
 func (s *observation) hideOwner(err error) {
 	s.process.EID, s.process.EnvUnknown, s.process.EnvOverwritten, s.process.Unreadable = "", true, false, nil
 	s.environErr = fmt.Errorf("the owner of process %d: %w", s.process.PID, err)
@@ -180,7 +180,7 @@ func (s *observation) hideOwner(err error) {
 // accountsWithin is how long one look waits for accounts. Later looks find out the rest.
 const accountsWithin = 500 * time.Millisecond
 
-// awaitAccount returns the account of a uid. One look waits for all together: users can have many subordinate uids.
+// awaitAccount waits for all accounts of a look together: users can have many subordinate uids.
 func (o *observer) awaitAccount(uid snapshot.UID) (snapshot.UID, error) {
 	account, err := o.fs.Account(uid)
 	if err == nil || o.patience <= 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ErrIncomplete means that nvidia-smi hides devices of the driver from this user: they can't be registered.
+// ErrIncomplete means that nvidia-smi hides devices from this user, who can't register them.
 var ErrIncomplete = errors.New("nvidia-smi shows this user only some of this host's GPUs: `sudo genv usage " +
 	"snapshot` registers all of them")
 
@@ -92,7 +92,7 @@ func (c *Collector) Instances(ctx context.Context) ([]snapshot.Device, error) {
 	return devices.toRegister(), nil
 }
 
-// GPUs asks nvidia-smi which GPU each device is. From then on processes are attributed by its answer.
+// GPUs asks nvidia-smi which GPU each device is, and attributes processes by that from then on.
 func (c *Collector) GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot.GPUUUID, error) {
 	l, err := c.readDevices(ctx, 0, new(nvidiasmi.Usage))
 	if err != nil {

@@ -88,7 +88,7 @@ func (o *observer) unseenWarnings() (warnings []string) {
 	return warnings
 }
 
-// askAboutContainers completes processes in containers. The next snapshot asks again about unknown ones.
+// askAboutContainers completes processes in containers; the next snapshot asks again about unknown ones.
 func (c *Collector) askAboutContainers(ctx context.Context, o *observer, seen []observation) {
 	if c.Containers == nil {
 		return

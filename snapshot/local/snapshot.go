@@ -62,7 +62,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if unread != nil && (c.Brief || ctx.Err() != nil || !errors.Is(unread, errNoStateFiles)) {
 		return nil, unread
 	}
-	// Without processes on devices, most looks find what the last one did. The cached devices never change.
+	// Without processes, most looks find what the last one did. The cached devices never change.
 	idle := len(usage.Apps)+len(usage.NotListed)+len(usage.Warnings)+usage.Lost == 0 && !usage.Time.Late
 	if last := c.cached(); idle && last.idle != nil && last.idleList == devices && last.idleFiles.Equal(files.At) {
 		s := new(*last.idle)
@@ -164,7 +164,7 @@ func (o *observer) doubtful(processes []snapshot.Process) (devices []snapshot.De
 	return devices
 }
 
-// unexplained lists the devices that computed without a process in two measurements.
+// unexplained lists devices that computed without a process in two measurements.
 func (c *Collector) unexplained(usage nvidiasmi.Usage, l *deviceList) (devices []snapshot.DeviceIndex) {
 	const busyPercent = 5 // the utilization above which something computes
 	before, after := c.cached().loaded, make(map[snapshot.GPUUUID]time.Time)
@@ -271,7 +271,7 @@ func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.F
 	return state.Files{}, registerErr
 }
 
-// fileWarnings lists those of the state files, and environments with another owner according to the kernel.
+// fileWarnings adds environments that the kernel contradicts.
 func fileWarnings(files state.Files) []string {
 	const maxMismatches = 20 // to name: any user can register thousands
 	warnings := slices.Clone(files.Warnings)

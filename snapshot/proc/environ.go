@@ -97,7 +97,7 @@ func memoryInUse(fd int) bool {
 	return err == nil && n > 0
 }
 
-// noEnviron is the error for a process without an environment, or with another one at each reading.
+// noEnviron is for a process without an environment, or with another one at each reading.
 func (h *Handle) noEnviron() error {
 	return h.checkGone(fmt.Errorf("%w: PID %d", ErrGone, h.PID))
 }
@@ -119,7 +119,7 @@ func (h *Handle) environBytes() ([]byte, error) {
 	return data, err
 }
 
-// environOf reads an environ. A longer one than execve(2) allows was moved: the result is a NUL, which isn't intact.
+// environOf returns a NUL, which isn't intact, for an environ that is longer than execve(2) allows: it was moved.
 func (h *Handle) environOf(name string) ([]byte, error) {
 	data, err := readAt(h.dir, name, environLimit+1)
 	if err != nil {
@@ -238,7 +238,7 @@ func (fs FS) Program(pid snapshot.PID) string {
 	return name
 }
 
-// IsInstalledWith says whether pid runs the file of that name in the folder of other's program. False may be unknown.
+// IsInstalledWith says whether pid runs the file name in the folder of other's program. False may be unknown.
 func (fs FS) IsInstalledWith(other snapshot.PID, name string, pid snapshot.PID) bool {
 	same, err := soon(fs, pid, func() (bool, error) {
 		program, err := os.Readlink(fs.path(other) + "/exe")

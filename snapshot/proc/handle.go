@@ -24,7 +24,7 @@ import (
 var (
 	// ErrGone says that the process has ended, or never existed.
 	ErrGone = errors.New("the process has ended")
-	// ErrUnreadable says that the process may exist, but the kernel does not show the file: its content is unknown.
+	// ErrUnreadable says that the process may exist, but the kernel doesn't show the file.
 	ErrUnreadable = errors.New("the process cannot be read")
 )
 

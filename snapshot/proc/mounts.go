@@ -20,7 +20,7 @@ type Mount struct {
 	Options     string // of the file system
 }
 
-// ParseMounts parses only the lines that contain a text, since parsing all is slow.
+// ParseMounts parses only lines that contain a text, since parsing all is slow.
 func ParseMounts(mountinfo, text string) iter.Seq[Mount] {
 	return func(yield func(Mount) bool) {
 		for line := range strings.Lines(mountinfo) {

@@ -76,7 +76,7 @@ const (
 
 const maxNamespaces = 64 // the kernel allows 32 levels of user namespaces (user_namespaces(7))
 
-// namespaceOwner is the owner of the process's outermost user namespace below our own (ioctl_ns(2)).
+// namespaceOwner owns the process's outermost user namespace below our own (ioctl_ns(2)).
 func (h *Handle) namespaceOwner() (snapshot.UID, bool) {
 	own, ok := inodeOf(unix.AT_FDCWD, h.fs.root()+"/self/ns/user")
 	if !ok {
@@ -103,14 +103,14 @@ func (h *Handle) namespaceOwner() (snapshot.UID, bool) {
 	return 0, false
 }
 
-// inodeOf is the inode, the identity, of a namespace; with an empty name that of the descriptor dir.
+// inodeOf identifies a namespace, without a name that of the descriptor dir.
 func inodeOf(dir int, name string) (uint64, bool) {
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, name, &st, unix.AT_EMPTY_PATH)
 	return st.Ino, err == nil
 }
 
-// CheckNamespace returns an error if this /proc is of another PID namespace, as in a container with its host's /proc.
+// CheckNamespace refuses a /proc of another PID namespace, as in a container with its host's.
 func (fs FS) CheckNamespace() error {
 	self, err := os.Readlink(filepath.Join(fs.root(), "self"))
 	if err != nil {
@@ -198,7 +198,7 @@ func ParseUID(data []byte) (snapshot.UID, error) {
 	return snapshot.UID(uid), nil
 }
 
-// statusFields returns the fields of a line of /proc/PID/status, or nil. The kernel escapes newlines in names.
+// statusFields returns a line's fields, or nil. The kernel escapes newlines in names.
 func statusFields(status []byte, key string) [][]byte {
 	for line := range bytes.Lines(status) {
 		if rest, ok := bytes.CutPrefix(line, []byte(key)); ok {

@@ -181,7 +181,7 @@ func (r *ReaderProcess) note(key ID, s lateRead) {
 	r.stalled[key] = s
 }
 
-// Try passes another helper to use, which may end it. An error may be that the helper doesn't start.
+// Try passes another helper to use, which may end it. It also fails if the helper doesn't start.
 func (r *ReaderProcess) Try(use func(snapshot.PID) error) error {
 	h, err := startHelper(r.Command)
 	if err != nil {
@@ -280,7 +280,7 @@ func (h *helper) answer(within time.Duration) (readAnswer, error) {
 	}
 }
 
-// waits says whether the helper waits for the kernel, not for its turn on a busy machine.
+// waits says whether the helper waits for the kernel, not for its turn.
 func (h *helper) waits() bool {
 	return threadsIn('R', fmt.Sprintf("/proc/%d/task", h.cmd.Process.Pid)) == 0
 }

@@ -132,7 +132,7 @@ func threadsIn(state byte, tasks string) (count int) {
 	return count
 }
 
-// Quota limits reading for one account in one look, so that its many or slow processes or files delay no one else.
+// Quota limits one account's reading in one look: its many or slow processes or files delay no one else.
 type Quota struct {
 	spent time.Duration
 	files int // searched for device nodes
@@ -170,7 +170,7 @@ type QuotaKey struct {
 // Quotas has the quotas of one look.
 type Quotas map[QuotaKey]*Quota
 
-// Of returns the Quota of an account. This process's own user, unless it is root, has ten times as much.
+// Of returns an account's Quota. This process's own user, unless it is root, has ten times as much.
 func (q Quotas) Of(a QuotaKey) *Quota {
 	if q[a] == nil {
 		q[a] = &Quota{}
@@ -269,7 +269,7 @@ func fuseMounts(mountinfo []byte) map[string]snapshot.UID {
 	return mounts
 }
 
-// WaitsForFUSE says whether a thread waits for a FUSE server: signals don't end it before the server answers or ends.
+// WaitsForFUSE says whether a thread waits for a FUSE server: signals don't end it before that answers or ends.
 func (fs FS) WaitsForFUSE(pid snapshot.PID) bool {
 	stacks, _ := with(fs, pid, func(h *Handle) ([]string, error) { return h.stacks(), nil })
 	waits := func(stack string) bool { return hasAny(stack, "] fuse_", "] request_wait_answer") }

@@ -82,7 +82,7 @@ func (fs FS) statAt(pid snapshot.PID, dir int, name string) (Stat, error) {
 	return stat, nil
 }
 
-// Alive says whether a process with that PID and start time runs; start 0 is any. ErrUnreadable means unknown.
+// Alive says whether a process with that start time (0 is any) runs. ErrUnreadable means unknown.
 func (fs FS) Alive(pid snapshot.PID, start snapshot.StartTime) (bool, error) {
 	stat, err := fs.Stat(pid)
 	if errors.Is(err, ErrGone) {
@@ -211,7 +211,7 @@ type AncestorFinder struct {
 	seen  map[snapshot.PID]Stat
 }
 
-// NewAncestorFinder returns an AncestorFinder for at most 256 ancestors of a process, far more than processes have.
+// NewAncestorFinder is for at most 256 ancestors of a process, far more than processes have.
 func (fs FS) NewAncestorFinder() *AncestorFinder {
 	return &AncestorFinder{fs: fs, limit: 256, seen: map[snapshot.PID]Stat{}}
 }

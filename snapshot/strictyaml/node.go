@@ -12,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Node is a value in a document. A method for another type records an error and returns zero.
+// Node is a value in a document. Methods for other types record an error and return zero.
 type Node struct {
 	in      *Document
 	place   Place
@@ -121,7 +121,7 @@ func (n *Node) Int(low, high int) int {
 	return i
 }
 
-// Duration returns a duration from low to high in the syntax of text.ParseDuration: 10s, 15m, 1h30m, 7d, or seconds.
+// Duration returns a duration from low to high, by text.ParseDuration: 10s, 15m, 1h30m, 7d, or seconds.
 func (n *Node) Duration(low, high time.Duration) time.Duration {
 	if n.kind != number && !n.want(word, "10s") || n.describeDuration(low, high) {
 		return 0

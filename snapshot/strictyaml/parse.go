@@ -296,5 +296,5 @@ func newNode(in *Document, n ast.Node) *Node {
 	return node
 }
 
-// maxDepth limits nesting. The parser's time grows with the square of the depth, so deeper files are refused before it.
+// maxDepth limits nesting before the parser: its time grows with the square of the depth.
 const maxDepth = 64

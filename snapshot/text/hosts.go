@@ -88,7 +88,7 @@ func (p HostPattern) Matches(name string) bool {
 	return p.count > 0 && (matchParts(p.parts, name) || matchParts(p.parts, name+"."))
 }
 
-// matchParts says whether the parts match a whole name. Its time is proportional to both lengths, even with many stars.
+// matchParts matches a whole name in time proportional to both lengths, even with many stars.
 func matchParts(parts []hostPart, name string) bool {
 	at := make([]bool, len(name)+1) // where the parts so far may end
 	at[0] = true

@@ -29,7 +29,7 @@ func CompactHosts(names []string) []string {
 	return patterns
 }
 
-// splitNumbers splits a name at its numbers, which are the odd parts. A name that can't be in a pattern has none.
+// splitNumbers splits a name at its numbers, the odd parts. A name that can't be in a pattern has none.
 func splitNumbers(name string) (parts []string) {
 	if _, err := ParseHosts(name); err != nil || strings.ContainsAny(name, "[:") {
 		return []string{name}
@@ -109,7 +109,7 @@ func compactNumbers(numbers []string) string {
 	return "[" + strings.Join(ranges, ",") + "]"
 }
 
-// ShortHosts is CompactHosts in about most characters, with the number of hosts left out. The names may be foreign.
+// ShortHosts is CompactHosts cut to about most characters, with the number of other hosts. Names may be foreign.
 func ShortHosts(names []string, most int) string {
 	var b strings.Builder
 	shown := 0

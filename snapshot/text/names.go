@@ -33,12 +33,12 @@ func Shown(text string) string {
 	return Quoted(text, maxShown)
 }
 
-// Quoted quotes a foreign text as Shown does, but keeps at most most characters.
+// Quoted quotes a foreign text as Shown does, but shortens it to most characters.
 func Quoted(text string, most int) string {
 	return `"` + Shorten(strings.Map(harmless, text), most) + `"`
 }
 
-// ShownCommand is a command line without its program's folder, quoted as in Shown unless all words are ordinary.
+// ShownCommand omits the program's folder, and quotes as Shown unless all words are ordinary.
 func ShownCommand(text string) string {
 	program, _, _ := strings.Cut(text, " ")
 	text = strings.TrimPrefix(text, program[:strings.LastIndexByte(program, '/')+1])

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// isDevice says whether a name is a GPU node's. Others, such as nvidiactl, are opened for any question to the driver.
+// isDevice excludes nvidiactl and others, which are opened for any question to the driver.
 func isDevice(name string) bool {
 	number, ok := strings.CutPrefix(name, "nvidia")
 	return ok && len(number) >= 1 && len(number) <= 4 && strings.Trim(number, "0123456789") == ""

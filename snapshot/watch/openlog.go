@@ -159,7 +159,7 @@ func (r *OpenLogReader) Next() ([]snapshot.PID, error) {
 	}
 }
 
-// sourcesOf identifies openers, without ended processes and root's nvidia-smi, which genv runs.
+// sourcesOf omits ended processes and root's nvidia-smi, which genv runs.
 func (w *Watcher) sourcesOf(pids map[snapshot.PID]bool) []source {
 	var list []source
 	for pid := range pids {

@@ -64,7 +64,7 @@ func newPace() *pace {
 	return &pace{reasons: make(map[source]*reason), count: make(map[party]int), parties: make(map[party]*reason)}
 }
 
-// begins starts watching. Earlier openers may use the device soon, without an event, so they get looks.
+// begins starts watching. Earlier openers get looks, since they may use the device soon, without an event.
 func (p *pace) begins(now time.Time) {
 	s := source{party: openedBefore}
 	p.reasons[s] = &reason{due: now, fruitless: followUps - 3}
@@ -105,7 +105,7 @@ func (p *pace) delay(of party, now time.Time) time.Duration {
 	return doubled(floor, known.fruitless-delayFree, delayMost)
 }
 
-// rest is the minimum time after a look for a source, after so many consecutive ones without news.
+// rest is the minimum time after so many consecutive looks without news.
 func (s source) rest(fruitless int) time.Duration {
 	switch {
 	case s.party == processEnds:

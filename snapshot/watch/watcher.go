@@ -125,7 +125,7 @@ func (w *Watcher) looked(s *snapshot.Snapshot) {
 	w.turn()
 }
 
-// Wait waits for an event after the begin of the last look. The error is the cause of ctx's end, or ErrClosed.
+// Wait waits for an event after the begin of the last look. The error is ctx's cause, or ErrClosed.
 func (w *Watcher) Wait(ctx context.Context) error {
 	for {
 		w.mu.Lock()

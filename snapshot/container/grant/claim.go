@@ -84,7 +84,7 @@ func (c Applicant) Apply(f *state.Files) (Granted, error) {
 	return c.own(f, g)
 }
 
-// joined returns the person's environment in which a container runs; nil for its own.
+// joined returns the person's environment for a container; nil for its own.
 func (c Applicant) joined(f *state.Files) *snapshot.Environment {
 	switch {
 	case c.Proof != nil && c.Proof.EID != "":

@@ -83,7 +83,7 @@ func Asked(c *oci.ContainerConfig, nvidia bool) (GPURequest, error) {
 	return r, r.Check()
 }
 
-// Check refuses what Asked wouldn't return, for another process's request. Its error wraps ErrRequest.
+// Check refuses what Asked wouldn't return. Its error wraps ErrRequest.
 func (r *GPURequest) Check() error {
 	if err := snapshot.CheckName(Name, r.Called); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
@@ -147,7 +147,7 @@ func hasNVIDIAHook(c *oci.ContainerConfig) bool {
 	return false
 }
 
-// cdi is the prefix of GPUs of the Container Device Interface, which annotations with the prefix cdiAnnotation list.
+// cdi begins the GPUs of the Container Device Interface, cdiAnnotation the annotations that list them.
 const (
 	cdi           = "nvidia.com/gpu="
 	cdiAnnotation = "cdi.k8s.io/"
