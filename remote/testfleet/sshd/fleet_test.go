@@ -142,7 +142,7 @@ func ended(proc string) bool {
 }
 
 const (
-	waitFor = 10 * time.Second
+	waitFor = 30 * time.Second
 	tick    = 5 * time.Millisecond
 )
 

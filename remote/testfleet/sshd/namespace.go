@@ -120,10 +120,11 @@ const privateSudoers = `Defaults !syslog, !mail_badpass, !mail_no_user, !mail_no
 root ALL=(ALL:ALL) ALL
 `
 
-// Private gives this process accounts and rules of sudo of its own, so that tests do not depend on those of the
-// machine: it starts the program again in a mount namespace where /etc/passwd and the others have root alone, and
-// returns there. Call it first in TestMain, and remove when the tests are done. It does nothing for an ordinary user.
-// Where root can have no namespace it fails, and the machine's own accounts stay.
+// Private gives this process accounts, rules of sudo and terminals of its own, so that tests do not depend on those of
+// the machine, or of other tests with the same users: it starts the program again in a mount namespace where
+// /etc/passwd and the others have root alone, and returns there. Call it first in TestMain, and remove when the tests
+// are done. It does nothing for an ordinary user. Where root can have no namespace it fails, and the machine's own
+// accounts stay.
 func Private() (remove func(), err error) {
 	remove = func() {}
 	if dir, ok := os.LookupEnv(privateVariable); ok {
@@ -163,6 +164,9 @@ func execPrivate(dir string) error {
 		if err := unix.Mount(c.Source, c.Target, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("cover %s: %w", c.Target, err)
 		}
+	}
+	if err := unix.Mount("devpts", "/dev/pts", "devpts", 0, "newinstance,ptmxmode=0666,mode=0600"); err != nil {
+		return fmt.Errorf("mount /dev/pts: %w", err)
 	}
 	program, err := os.Executable()
 	if err != nil {
