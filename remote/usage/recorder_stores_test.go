@@ -106,10 +106,7 @@ func TestAServerThatIsLost(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		r := start(t, opening(server.URL()), 0)
 		r.cyclesSay(30)
-		outside(func() {
-			server.Kill()
-			time.Sleep(time.Second) // the processes of its connections end a moment later
-		})
+		outside(func() { server.Kill() })
 		r.cyclesSay(400, "can't be written: it is tried again")
 		outside(func() { server.Restart() })
 		r.cyclesSay(20, "can't be written", "is written again: nothing is missing")

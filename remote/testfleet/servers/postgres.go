@@ -96,14 +96,22 @@ func (s *PostgresServer) At(address string) string {
 	return "postgres://genv@" + address + "/postgres?sslmode=disable&passfile=" + s.file("pgpass")
 }
 
-// Kill ends the server with SIGKILL. Its other processes notice that, and end.
+// Kill ends the server with SIGKILL, and waits until its other processes have noticed that and ended.
 func (s *PostgresServer) Kill() {
 	if s.cmd == nil {
 		return
 	}
-	_ = s.cmd.Process.Kill() // it may have ended
+	others, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", s.cmd.Process.Pid)) // none if it has ended
+	_ = s.cmd.Process.Kill()                                                                 // it may have ended
 	_ = s.cmd.Wait()
 	s.cmd = nil
+	deadline := time.Now().Add(startWithin)
+	for _, other := range bytes.Fields(others) {
+		pid := proctest.Try(strconv.Atoi(string(other))).OK(s.t)
+		for !ended(pid) && time.Now().Before(deadline) {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 }
 
 // Restart starts a server that was killed, with further settings such as
