@@ -93,7 +93,7 @@ func (s *scratch) job(command string) snapshot.PID {
 	require.Eventually(s.t, func() bool { // until then it is a copy of its shell
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		return err == nil && (strings.Contains(string(name), envVariable) || hasTitle(snapshot.PID(pid)))
-	}, 5*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 	return snapshot.PID(pid)
 }
 
@@ -221,7 +221,7 @@ func TestJobsWithTitlesKeepTheirEnvironment(t *testing.T) {
 				require.Eventually(t, func() bool {
 					files, err := s.store.Read(t.Context())
 					return err == nil && files.Environment("E") == nil
-				}, 5*time.Second, 50*time.Millisecond, "it ends with the job")
+				}, 30*time.Second, 50*time.Millisecond, "it ends with the job")
 			})
 		}
 	}
@@ -234,7 +234,7 @@ func childOf(t *testing.T, parent snapshot.PID) (child snapshot.PID) {
 		pid, err := strconv.Atoi(strings.TrimSpace(string(list)))
 		child = snapshot.PID(pid)
 		return err == nil
-	}, 5*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 	return child
 }
 
@@ -264,12 +264,12 @@ func TestDeactivateEndsWhatItShould(t *testing.T) {
 			require.Eventually(t, func() bool { // until then it is a copy of its shell
 				stat, err := proc.FS{}.Stat(snapshot.PID(outside))
 				return err == nil && stat.Name == "sleep"
-			}, 5*time.Second, 5*time.Millisecond)
+			}, 30*time.Second, 5*time.Millisecond)
 			_, p := s.look(snapshot.PID(outside))
 			require.Empty(t, p.EID)
 			require.False(t, p.EnvUnknown, "its shell has left")
 			require.NoError(t, unix.Kill(int(first), unix.SIGKILL))
-			require.Eventually(t, func() bool { return unix.Kill(int(first), 0) != nil || isZombieOf(first) }, 5*time.Second, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return unix.Kill(int(first), 0) != nil || isZombieOf(first) }, 30*time.Second, 5*time.Millisecond)
 			s.ended("E")
 			s.activate("OTHER")
 			s.keeps(s.titled(s.job(background)), "OTHER")

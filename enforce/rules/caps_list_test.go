@@ -315,7 +315,7 @@ func TestManyEnvironments(t *testing.T) {
 	}
 	begun := time.Now()
 	require.Len(t, evaluate(stated{all: enforce.Settings{MaxEnvs: new(4)}}, cluster, noon(0)).Findings, 1)
-	require.Less(t, time.Since(begun), 5*time.Second)
+	require.Less(t, time.Since(begun), 30*time.Second)
 }
 
 // What an account has that isn't in the snapshot is in use by it: an outsider's spares a GPU.

@@ -56,7 +56,7 @@ func TestStream(t *testing.T) {
 		session.Close()
 		session.Close()
 		proctest.Try(io.ReadAll(session.Stdout)).OK(t)
-		require.Eventually(t, func() bool { return exec.Command("test", "-s", s.file("ended")).Run() == nil }, 5*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return exec.Command("test", "-s", s.file("ended")).Run() == nil }, 30*time.Second, 10*time.Millisecond)
 		proctest.Try(c.Run(t.Context(), gpu, sh("true"))).OK(t, "its place on the connection is free again")
 	})
 	t.Run("what may not be begun any more after the login", func(t *testing.T) {

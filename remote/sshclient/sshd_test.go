@@ -106,7 +106,7 @@ func (s *sshd) start(t testing.TB, command []string) {
 			_ = conn.Close()
 		}
 		return err == nil
-	}, 10*time.Second, 10*time.Millisecond, "sshd did not start")
+	}, time.Minute, 10*time.Millisecond, "sshd did not start")
 }
 
 func (s *sshd) target() string          { return net.JoinHostPort(s.address, strconv.Itoa(s.port)) }

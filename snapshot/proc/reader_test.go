@@ -62,7 +62,7 @@ func TestReader(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, _, err := fs.Environ(pid, "A")
 		return errors.Is(err, proc.ErrGone) // before that it has no memory
-	}, 5*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 }
 
 // TestStalledMemory: a reader of the memory of the process waits for the FUSE server of its user.

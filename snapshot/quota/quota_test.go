@@ -25,7 +25,7 @@ func TestTurns(t *testing.T) {
 				release()
 			}
 		}()
-		require.Eventually(t, func() bool { return turns.Waiting() > before }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return turns.Waiting() > before }, 30*time.Second, time.Millisecond)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	wait(t.Context(), 1)
@@ -36,7 +36,7 @@ func TestTurns(t *testing.T) {
 	_, err = turns.Take(t.Context(), 1)
 	require.ErrorIs(t, err, quota.ErrBusy)
 	cancel()
-	require.Eventually(t, func() bool { return turns.Waiting() == 4 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return turns.Waiting() == 4 }, 30*time.Second, time.Millisecond)
 	release()
 	for _, want := range []int{1, 2, 1, 1} {
 		require.Equal(t, want, <-order)

@@ -113,7 +113,7 @@ func TestRun(t *testing.T) {
 	end := l.start(func(err error) { t.Error(err) })
 	began := time.Now()
 	l.Add(11)
-	require.Eventually(t, func() bool { return len(next(t, r)) == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(next(t, r)) == 1 }, 30*time.Second, time.Millisecond)
 	versions := 1
 	for versions < 4 && time.Since(began) < 10*time.Second {
 		l.Add(11)
@@ -134,11 +134,11 @@ func TestAFailureIsSaidOnce(t *testing.T) {
 	l.Add(1)
 	require.ErrorIs(t, <-failures, os.ErrNotExist)
 	l.Add(2)
-	require.Eventually(t, func() bool { return len(l.added) == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(l.added) == 0 }, 30*time.Second, time.Millisecond)
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	r := NewOpenLogReader(dir)
 	l.Add(3)
-	require.Eventually(t, func() bool { return len(next(t, r)) == 3 }, 5*time.Second, time.Millisecond, "nothing of it is lost")
+	require.Eventually(t, func() bool { return len(next(t, r)) == 3 }, 30*time.Second, time.Millisecond, "nothing of it is lost")
 	end()
 	require.Empty(t, failures)
 }

@@ -86,7 +86,7 @@ func (m *machine) look(pids ...snapshot.PID) {
 }
 
 const (
-	soon  = 5 * time.Second
+	soon  = 30 * time.Second
 	never = 200 * time.Millisecond
 )
 

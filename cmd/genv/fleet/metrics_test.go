@@ -160,7 +160,7 @@ type prometheus struct {
 
 func startPrometheus(t *testing.T, configFile string) *prometheus {
 	proctest.NeedPrograms(t, "prometheus")
-	listener := proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(t)
+	listener := proctest.Try(net.Listen("tcp", "127.94.0.1:0")).OK(t) // no connection takes its port: those have 127.0.0.1
 	address := listener.Addr().String()
 	require.NoError(t, listener.Close())
 	log := proctest.Try(os.Create(filepath.Join(t.TempDir(), "log"))).OK(t)

@@ -60,7 +60,7 @@ func TestKilledHolder(t *testing.T) {
 		s := newSite(t)
 		s.killed("", "1m")
 		user := s.user(1002)
-		require.Eventually(t, func() bool { return user.open(s.node(0)) == "allowed" }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return user.open(s.node(0)) == "allowed" }, 30*time.Second, time.Millisecond)
 	})
 	t.Run("pinned", func(t *testing.T) {
 		s := newSite(t)
@@ -102,7 +102,7 @@ func TestRemoval(t *testing.T) {
 			user := s.user(1002)
 			require.Equal(t, "denied", user.open(s.node(0)))
 			require.NoError(t, remove(s.pins))
-			require.Eventually(t, func() bool { return user.open(s.node(0)) == "allowed" }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return user.open(s.node(0)) == "allowed" }, 30*time.Second, time.Millisecond)
 
 			require.ErrorIs(t, g.SetControl(guard.Control{Mode: guard.Enforce, Lease: time.Minute, FirstUID: firstUID}), guard.ErrRemoved)
 			require.ErrorIs(t, proctest.Try(g.State()).Err, guard.ErrRemoved)
@@ -149,7 +149,7 @@ func TestARemovedCgroupEndsTheGuard(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := g.State()
 		return err != nil
-	}, 5*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 	require.ErrorIs(t, proctest.Try(kernel.Inspect(s.pins)).Err, guard.ErrRemoved)
 	enforce(t, s.open()) // at another cgroup: a new guard
 	require.Equal(t, "denied", s.user(1002).open(s.node(0)))
@@ -181,7 +181,7 @@ func TestPinsThatCannotBeTakenOver(t *testing.T) {
 			spoil(t, s.pins)
 			g := s.open()
 			user := s.user(1002)
-			require.Eventually(t, func() bool { return user.open(s.node(0)) == "allowed" }, 5*time.Second, time.Millisecond,
+			require.Eventually(t, func() bool { return user.open(s.node(0)) == "allowed" }, 30*time.Second, time.Millisecond,
 				"a new guard allows everything until it is told otherwise")
 			enforce(t, g)
 			require.Equal(t, "denied", user.open(s.node(0)))
@@ -208,7 +208,7 @@ func next(t testing.TB, events <-chan guard.DeviceOpen) guard.DeviceOpen {
 	select {
 	case e := <-events:
 		return e
-	case <-time.After(5 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("no event")
 		return guard.DeviceOpen{}
 	}
