@@ -73,6 +73,12 @@ func (h *ownHost) does(uid uint32, args ...string) (text string, ok bool) {
 	return string(out), err == nil
 }
 
+// mayStall reports whether a process, by its folder in /proc, may be another test's, whose memory does not answer.
+func mayStall(dir string) bool {
+	exe, _ := os.Readlink(filepath.Join(dir, "exe")) // none if it has ended
+	return filepath.Base(exe) == "sleep" || strings.HasSuffix(exe, ".test")
+}
+
 // must is what a command of a user prints, which has to succeed.
 func (h *ownHost) must(uid uint32, args ...string) string {
 	h.t.Helper()
