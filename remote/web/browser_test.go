@@ -125,8 +125,7 @@ func TestBrowserFollows(t *testing.T) {
 // TestBrowserReport: the form asks for other reports, without a script.
 func TestBrowserReport(t *testing.T) {
 	b := startChromium(t)
-	now := time.Now()
-	f := fleetAt(time.Date(now.Year(), now.Month(), now.Day(), 12, 0, 0, 0, time.Local), 20, 8) // after midnight a day has no row yet
+	f := fleetAtNoon(20, 8)
 	f.usage = history(t, f.now, 32, "alice")
 	s := newSite(t, f)
 	page := b.open(s.URL+"/", look{width: 1280, height: 900})

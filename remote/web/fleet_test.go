@@ -54,6 +54,12 @@ func (cap5) Fleet() enforce.Fleet                                               
 // newFleet is a fleet after its first cycle. Each seventeenth host fails.
 func newFleet(hosts, gpus int) *fleet { return fleetAt(time.Now(), hosts, gpus) }
 
+// fleetAtNoon is for what counts days: soon after midnight one has no row yet, and a week has hours of nine.
+func fleetAtNoon(hosts, gpus int) *fleet {
+	now := time.Now()
+	return fleetAt(time.Date(now.Year(), now.Month(), now.Day(), 12, 0, 0, 0, time.Local), hosts, gpus)
+}
+
 func fleetAt(now time.Time, hosts, gpus int) *fleet {
 	f := &fleet{now: now}
 	f.feed = live.NewFeed(live.Options{Now: func() time.Time { return f.now }, Interval: 10 * time.Second, Enforcing: true, Policy: cap5{}})

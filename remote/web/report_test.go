@@ -68,7 +68,7 @@ func document(t *testing.T, handler http.Handler, path string, change ...func(*h
 }
 
 func TestReport(t *testing.T) {
-	f := newFleet(20, 8)
+	f := fleetAtNoon(20, 8)
 	handler := f.handler(reporting(history(t, f.now, 32, "alice")))
 	present(t, pageOf(t, handler, "/"), `<a href="/report">Report</a>`, "/")
 	page := pageOf(t, handler, "/report")
