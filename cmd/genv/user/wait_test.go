@@ -50,7 +50,8 @@ func TestManyPeopleWait(t *testing.T) {
 		_ = os.Remove(s.path("root/run/host.sock")) // it may have gone with the service
 		served = s.serve()
 	}
-	time.Sleep(3 * time.Second)
+	require.Eventually(t, func() bool { return len(service.Waits(s.path("root/run"), alive)) == 40 }, time.Minute, 20*time.Millisecond)
+	time.Sleep(time.Second) // each was told its place
 	stop(syscall.SIGTERM)
 	for _, shell := range shells {
 		require.Equal(t, said{}, shell.say("genv detach"))
@@ -106,8 +107,9 @@ func TestWait(t *testing.T) {
 	job := bob.command("genv", "run", "-q", "--wait", "--gpus", "1", "true")
 	require.NoError(t, job.Start())
 	noted(1)
-	require.NoError(t, job.Process.Signal(syscall.SIGSTOP)) // it would soon take the GPU
-	require.Regexp(t, "GPUs? (0,)?1 (is|are) kept for people who wait", shell.sayAll("genv detach --index 1; genv attach --count 2").text)
+	require.NoError(t, job.Process.Signal(syscall.SIGSTOP)) // it would soon end
+	require.Regexp(t, `GPUs? (0,)?1 (is|are) kept for people who wait|GPU 1: environment \d+ of uid 4243 has it`,
+		shell.sayAll("genv detach --index 1; genv attach --count 2").text)
 	require.NoError(t, job.Process.Signal(syscall.SIGCONT))
 	require.NoError(t, job.Wait())
 }
