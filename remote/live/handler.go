@@ -203,8 +203,8 @@ func PersonOf(
 }
 
 const (
-	together  = 50 * time.Millisecond // changes in this time are one message: a cycle often begins and ends in it
-	pingEvery = 15 * time.Second      // breaks connections to viewers who have gone
+	together  = 50 * time.Millisecond // changes in this time are one message: a round often begins and ends in it
+	pingEvery = 15 * time.Second      // breaks connections to viewers who have left
 	maxBatch  = 64                    // events that are encoded at a time
 )
 
@@ -215,7 +215,7 @@ func serveStream(feed Source, w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	_ = s.control.SetReadDeadline(time.Time{}) // else that of the request ends this
+	_ = s.control.SetReadDeadline(time.Time{}) // the request's would end the stream
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy passes them on at once

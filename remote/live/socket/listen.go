@@ -42,7 +42,7 @@ type Listener struct {
 	lock *os.File // held for as long as the socket is open
 }
 
-// Listen replaces a socket on which no process listens any more, and makes a missing folder.
+// Listen opens a socket. It replaces one on which no process listens, and makes a missing folder.
 func Listen(ctx context.Context, path string) (*Listener, error) {
 	if err := prepareFolder(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func lockFor(ctx context.Context, path string) (*os.File, error) {
 	return lock, nil
 }
 
-// listen replaces what a dead controller left. The caller holds the lock.
+// listen replaces the socket of a dead controller. The caller holds the lock.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	var stat unix.Stat_t
 	switch err := unix.Lstat(path, &stat); {
@@ -209,7 +209,7 @@ func PeerOf(ctx context.Context) (Peer, bool) {
 	return peer, known
 }
 
-// Self is this process, as it would be at the other end of a connection.
+// Self is this process as a Peer.
 func Self() Peer {
 	self := Peer{PID: snapshot.PID(os.Getpid()), UID: snapshot.UID(os.Geteuid())} //nolint:gosec // a uid fits
 	if data, err := os.ReadFile("/proc/self/loginuid"); err == nil {
@@ -218,7 +218,7 @@ func Self() Peer {
 	return self
 }
 
-// peerOf returns the process that listens if conn is a connection to a listener.
+// peerOf returns the process at the other end: for a client the one that listens.
 func peerOf(conn net.Conn) (Peer, error) {
 	unixConn, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -237,8 +237,8 @@ func peerOf(conn net.Conn) (Peer, error) {
 	return peer, err
 }
 
-// loginOf is the user who logged in before the process at the other end of a socket was started, also through sudo: see
-// loginuid in proc(5). It is nil if the kernel doesn't know, as for services, or if the process is uncertain.
+// loginOf is the user whose login led to the process at the other end of a socket, even by sudo: see loginuid in
+// proc(5). It is nil if the kernel doesn't know, as for services, or if the PID may be another process's now.
 func loginOf(fd int, pid snapshot.PID) *snapshot.UID {
 	pidfd, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 	if err != nil { // before Linux 6.5

@@ -25,7 +25,7 @@ const (
 const stopTimeout = 500 * time.Millisecond // for answers that are being written
 
 // Serve answers requests until stop is called, which closes the listener, ends the contexts of requests and waits a
-// short time for answers. Handlers find who is at the other end of a unix socket with PeerOf.
+// short time for answers. PeerOf tells handlers who is at the other end of a unix socket.
 func Serve(listener net.Listener, handler http.Handler) (failed <-chan error, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	open := new(connections)
@@ -47,7 +47,7 @@ func Serve(listener net.Listener, handler http.Handler) (failed <-chan error, st
 	}
 }
 
-// patient gives clients some time for each piece of an answer, and as long as they need for all of it.
+// patient bounds the time for each piece of an answer, but not for all of it.
 func patient(handler http.Handler, forPiece time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(&writer{w, http.NewResponseController(w), forPiece}, r)
@@ -78,8 +78,8 @@ func (w *writer) Write(p []byte) (written int, err error) {
 // Unwrap is for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// connections are those that are open, the oldest first. Beyond maxConnections the oldest of the user with most is
-// closed. If new ones were refused, or the oldest of all closed, one user could shut others out.
+// connections are the open connections, the oldest first. Beyond maxConnections the oldest of the user with most is
+// closed. If new ones were refused, or the oldest of all closed, one user could shut out others.
 type connections struct {
 	mu   sync.Mutex
 	open []connection
@@ -108,7 +108,7 @@ func (c *connections) add(ctx context.Context, conn net.Conn) context.Context {
 		most = max(most, counts[open.from])
 	}
 	at := slices.IndexFunc(c.open, func(open connection) bool { return counts[open.from] == most })
-	_ = c.open[at].Close() // its end is noticed where it is read or written
+	_ = c.open[at].Close() // its reader or writer gets an error
 	c.open = slices.Delete(c.open, at, at+1)
 	return ctx
 }
