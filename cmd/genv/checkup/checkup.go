@@ -90,7 +90,7 @@ func (s *Style) writeChecks(b *strings.Builder, checks []doctor.Check) {
 	}
 }
 
-// writeDetails writes failures and warnings, each cause once with its hosts and next step; with All everything.
+// writeDetails writes each cause once; with All also what passed.
 func (s *Style) writeDetails(b *strings.Builder, d *remotedoctor.FleetReport) {
 	statuses := []doctor.CheckStatus{doctor.Failed, doctor.Warning}
 	if s.All {
@@ -197,7 +197,7 @@ func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.FleetReport) {
 	}
 }
 
-// writeOlder prints how many hosts have an older genv without a problem, as after an upgrade of this machine.
+// writeOlder counts hosts with an older genv that causes no problem, as after an upgrade of this machine.
 func writeOlder(b *strings.Builder, d *remotedoctor.FleetReport) {
 	var versions []string
 	for i := range d.Hosts {

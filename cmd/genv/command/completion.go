@@ -73,7 +73,7 @@ func (a continuation) String() string {
 	return b.String()
 }
 
-// complete continues the word after others. It offers only values that are the same on every machine.
+// complete offers only values that are the same on every machine.
 func complete(app *cli.App, words []string, current string) continuation {
 	p := placeAfter(app, words)
 	if n := len(p.path); n > 0 && p.path[n-1].Name == "help" {

@@ -44,7 +44,7 @@ const (
 	AskedToo   = Asked | connection
 )
 
-// configKeys are the flags that config.yaml may set, by section and key. Section "" has those that it may not set.
+// configKeys are by section and key. Section "" has flags that config.yaml may not set.
 type configKeys map[string]map[string]*Flag
 
 func configKeysOf(commands []*cli.Command) configKeys {

@@ -138,7 +138,7 @@ func PageOf(cmd *cli.Command, name string) HelpPage {
 	return p
 }
 
-// grouped sorts entries into the groups of the page; rest are those of no group.
+// grouped returns entries of no group as rest.
 func (p *HelpPage) grouped(all []Explained) (found []HelpSection, rest []Explained) {
 	rest = all
 	for _, group := range p.groups {

@@ -35,7 +35,7 @@ type terminal struct {
 }
 
 func relay(args []string) (int, error) {
-	files := []*os.File{os.Stdin, os.Stdout, os.Stderr} //nolint:forbidigo // the program gets them, unless they are the terminal
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr} //nolint:forbidigo // for the program
 	asks, tells, err := os.Pipe()
 	if err != nil {
 		return 0, err
@@ -82,7 +82,7 @@ func terminalOf(files []*os.File) *os.File {
 	return nil
 }
 
-// attend relays signals and input, stops and continues with the program, and returns its exit code.
+// attend returns the program's exit code.
 func (t *terminal) attend(monitor *os.Process, asks *os.File, signals <-chan os.Signal) int {
 	changes, asked, over := waitFor(monitor.Pid), make(chan struct{}), make(chan struct{})
 	defer close(over)
@@ -239,10 +239,10 @@ func (t *terminal) show() (wait func()) {
 
 func monitor(program *exec.Cmd) int {
 	tells := os.NewFile(4, "tells")
-	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11, files of root's shell stay open
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11 they stay open
 	unix.CloseOnExec(3)
 	unix.CloseOnExec(4)
-	signals := PassedOn(unix.SIGWINCH)                                             // the kernel sends it to the foreground only
+	signals := PassedOn(unix.SIGWINCH)                                             // for the foreground only
 	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr //nolint:forbidigo // as in relay
 	if program.SysProcAttr == nil {
 		program.SysProcAttr = &syscall.SysProcAttr{}

@@ -152,7 +152,7 @@ func (w *cycleWriter) look(round *controller.Round) {
 	}
 }
 
-// finding prints, when a finding begins or changes, 1.4.3's line and why nothing is done about it.
+// finding also prints why nothing is done about a finding, when that begins or changes.
 func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
 	known, earlier := w.findings[e.ID]
 	if !earlier || known.over != "" {
@@ -260,7 +260,7 @@ func (w *cycleWriter) line(s string) {
 	_, _ = io.WriteString(w.err, coloured(s, s, w.colourErr)+"\n")
 }
 
-// write ends a cycle. part is its part in an election; nil for none.
+// write ends a cycle. part is nil without an election.
 func (w *cycleWriter) write(round *controller.Round, part *election.StatusDocument) error {
 	w.bar.End()
 	now := w.time(round)
@@ -346,7 +346,7 @@ func on(host snapshot.Hostname, s string) string {
 	return fmt.Sprintf("[%s] %s", host, s)
 }
 
-// coloured paints a line: red for what is done or lost, yellow for what may be done, green for recovery.
+// coloured is red for what is done or lost, yellow for what may be done, green for recovery.
 func coloured(line, says string, colourful bool) string {
 	begins := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(says, word) })

@@ -77,7 +77,7 @@ func (w *cycleWriter) intentions(round *controller.Round) {
 	w.intended = intended
 }
 
-// wouldBeDone summarises what findings of a dry run lead to, within safety limits. It counts what waits for a warning.
+// wouldBeDone respects safety limits, and counts what waits for a warning.
 func wouldBeDone(round *controller.Round) string {
 	all, warned := newFound(), 0
 	for i := range round.Plan.Findings {
@@ -193,7 +193,7 @@ func (f *userTotals) sum() userDocument {
 	return u
 }
 
-// distinct sorts a list and removes duplicates and "", the name of this machine.
+// distinct also removes "", the name of this machine.
 func distinct[T ~string](list []T) []T {
 	slices.Sort(list)
 	return slices.DeleteFunc(slices.Compact(list), func(one T) bool { return one == "" })

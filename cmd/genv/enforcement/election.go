@@ -62,7 +62,7 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 	return nil
 }
 
-// configured sets how the controller is configured: a standby may have other hosts or another policy.
+// configured describes the options: a standby may have other hosts or another policy.
 func configured(r *election.Registration, options *Options) {
 	r.Interval, r.HostsDigest, r.Policy = options.Interval.Seconds(), digestOf(options.Hosts), options.Policy.Digest()
 }
@@ -78,7 +78,7 @@ func digestOf(hosts []remote.Host) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// standBy runs a standby, which looks for viewers only.
+// standBy looks for viewers only.
 func (l *loop) standBy(ctx context.Context) error {
 	if l.term != nil {
 		l.options.Announce("", nil)
@@ -111,7 +111,7 @@ func (l *loop) shared(cluster statedir.Cluster, epoch uint64) *statedir.Shared {
 	}
 }
 
-// resign ends the last role of a run: it saves the memory for the next leader, and sends mail.
+// resign saves the memory for the next leader, and sends mail.
 func (l *loop) resign() {
 	if l.store != nil && l.mayAct() == nil {
 		l.saveNow(l.store)

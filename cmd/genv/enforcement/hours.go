@@ -49,7 +49,7 @@ func (l *loop) keepHours() *hoursTable {
 	return h
 }
 
-// expect starts reading, because the policy may have new caps. Their hours are unknown until then.
+// expect starts reading, because the policy may have new caps.
 func (h *hoursTable) expect() {
 	memory := &h.controller.Memory.Rules
 	if h.place == "" {

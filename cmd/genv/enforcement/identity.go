@@ -61,7 +61,7 @@ func accountOf(name snapshot.Username, uid snapshot.UID) string {
 
 func (o *Options) announces() bool { return !o.DryRun && !o.LookOnly && o.Announce != nil }
 
-// announce tells hosts who enforces them. It returns how their guards name the run; empty for nothing.
+// announce returns how guards name the run; empty for nothing.
 func (l *loop) announce(options *Options) (id, by string) {
 	if !options.announces() || !l.acts() {
 		return "", ""

@@ -121,7 +121,7 @@ func ControllerDirs(getenv func(string) string, named string) (dirs []string) {
 	return slices.Compact(dirs)
 }
 
-// openFolder opens the folder for the memory; nil for none. It fails only if --state-dir names it.
+// openFolder returns nil for none. It fails only if --state-dir names the folder.
 func openFolder(p *command.Program, options *Options, name string, log zerolog.Logger) (*statedir.Folder, error) {
 	path := cmp.Or(options.StateDir, defaultStateDir(p.Getenv, name))
 	if path == "" || options.LookOnly {
@@ -132,7 +132,7 @@ func openFolder(p *command.Program, options *Options, name string, log zerolog.L
 		open = statedir.OpenToRead
 	}
 	store, err := open(path)
-	if err == nil || errors.Is(err, statedir.ErrInUse) && !options.loops() { // a single cycle reads what the loop writes
+	if err == nil || errors.Is(err, statedir.ErrInUse) && !options.loops() { // reads what the loop writes
 		return store, nil
 	}
 	if store != nil {

@@ -179,7 +179,7 @@ const (
 	roomOfRecord = 8 << 20         // bytes that stay allocated for the record: about 10,000 entries
 )
 
-// openAuditLog opens the log; nil for none. A log that can't be written is an error before anything is done.
+// openAuditLog returns nil for none. A log that can't be written is an error before anything is done.
 func (o *Options) openAuditLog(readers int) (*audit.Log, error) {
 	if o.AuditLog == "" || o.AuditLog == "off" {
 		return nil, nil //nolint:nilnil // no log is asked for

@@ -65,7 +65,7 @@ func failuresOfCycle(round *controller.Round) []remote.Failure {
 	return failures
 }
 
-// unableHosts names the hosts where nothing can be ended; empty for none.
+// unableHosts is empty if something can be ended on all hosts.
 func unableHosts(round *controller.Round) string {
 	names := texts(slices.Sorted(maps.Keys(round.Unable())))
 	if len(names) == 0 {
@@ -102,7 +102,7 @@ func (w *cycleWriter) printReleased(round *controller.Round, now time.Time) {
 	}
 }
 
-// exit returns the exit code of a cycle; nil for 0. What the end of the loop cancelled is no failure.
+// exit ignores what the end of the loop cancelled.
 func (l *loop) exit(round *controller.Round, ends bool) error {
 	failures := failuresOfCycle(round)
 	if ends {

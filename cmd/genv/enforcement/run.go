@@ -149,7 +149,7 @@ func (l *loop) run(ctx context.Context, options Options) error {
 	return l.last
 }
 
-// openUsage opens the usage database next to a loop's memory, where no other run writes.
+// openUsage opens the usage database next to the memory, where no other run writes.
 func (l *loop) openUsage(options *Options) {
 	if options.OpenUsage != nil && !options.DryRun && l.folder != nil && l.folder.Holds() && options.loops() {
 		l.usage, l.readUsage = options.OpenUsage(l.folder.Path())
@@ -212,7 +212,7 @@ func (l *loop) do(ctx context.Context, who operator.Author, a operator.Action) (
 	return l.queue.Do(ctx, who, a)
 }
 
-// printAddresses prints the addresses of the live state, unless it is only the default socket of a controller that enforces.
+// printAddresses prints nothing if only the default socket of a controller that enforces is open.
 func (l *loop) printAddresses(addresses []string, options *Options) {
 	if len(addresses) == 0 || options.Quiet || !options.LookOnly && !options.Listen.Asked() {
 		return

@@ -76,7 +76,7 @@ func (s *service) collect() {
 	}
 }
 
-// startService starts a service; a loop receives SIGHUP. The context ends with ctx or the service.
+// startService lets a loop receive SIGHUP. The context ends with ctx or the service.
 func startService(ctx context.Context, log zerolog.Logger, isLoop bool) (context.Context, *service) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &service{

@@ -109,7 +109,7 @@ func (f *fleet) findRoom(c *cli.Context, request state.AttachRequest) (host remo
 		text.Plural(request.Count, "GPU"))
 }
 
-// roomEvery is the interval for asking hosts without a queue.
+// roomEvery is for hosts without a queue.
 const roomEvery = 30 * time.Second
 
 // waitForRoom is findRoom at this user's turn on a host, which then keeps the GPUs for a minute.
@@ -244,7 +244,7 @@ const openShell = `k=${SHELL##*/}; none="so this shell has no environment; genv 
 	`exec "$SHELL" -l -i;; ` +
 	`*) echo "genv: $k can not activate environments, as bash and zsh can, $none" >&2; exec "$SHELL" -l;; esac`
 
-// become replaces this program by ssh, so terminal, signals and status are the session's.
+// become makes terminal, signals and status those of ssh.
 func (f *fleet) become(ctx context.Context, host remote.Host, line string) error {
 	args := sshTo(&f.SSH, f.client.KnownHosts(ctx, host), host, line)
 	f.close()

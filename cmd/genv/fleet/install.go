@@ -101,7 +101,7 @@ func (o *installOptions) read(c *cli.Context) (config hostConfig, err error) {
 	return config, err
 }
 
-// readAccount adds the controller's account and key from config.yaml, unless a flag names an account.
+// readAccount takes the account from config.yaml if no flag names one.
 func (o *installOptions) readAccount() error {
 	account, err := command.Account(o.Getenv)
 	if err != nil || account == "" || o.Account != "" {
@@ -125,7 +125,7 @@ func (o *installOptions) readAccount() error {
 	return nil
 }
 
-// readPrograms reads the given files, and this machine's genv unless a file for its architecture is given.
+// readPrograms adds this machine's genv unless a file for its architecture is given.
 func readPrograms(amd64, arm64 string) (map[string]*install.Binary, error) {
 	found := make(map[string]*install.Binary)
 	for flag, file := range map[string]string{"amd64": amd64, "arm64": arm64} {

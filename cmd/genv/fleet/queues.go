@@ -56,7 +56,7 @@ func (f *fleet) wait(
 	return q
 }
 
-// wait waits on one host, and again after each offer. It ends if the host has no queue.
+// wait waits again after each offer. It ends if the host has no queue.
 func (q *queues) wait(ctx context.Context, f *fleet, host remote.Host, args []string, again time.Duration) {
 	for known := false; q.waitOnce(ctx, f, host, args) || known; known = true {
 		select {

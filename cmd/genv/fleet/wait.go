@@ -117,7 +117,7 @@ func (w *waiter) run(c *cli.Context) (err error) {
 	}
 }
 
-// choose is a host with enough GPUs, and these; nil for none. On hosts where others wait, only an offer counts.
+// choose returns nil for no host. On hosts where others wait, only an offer counts.
 func (w *waiter) choose(
 	cluster snapshot.Cluster, queue *queues, offered *offer,
 ) (snapshot.Hostname, []gpus.GPU) {
@@ -203,8 +203,7 @@ func mayBeFree(g *gpus.GPU) bool {
 	return isFree(g) || ails && g.Unexplained() == 0 && len(g.Attached)+len(g.Processes) == 0
 }
 
-// find is the host with the most matching GPUs of the kind, the first of equals, and w.count of them, free ones first;
-// nil if none has enough.
+// find returns the host with the most matching GPUs, the first of equals, and w.count of them, free ones first.
 func (w *waiter) find(
 	cluster snapshot.Cluster, matches func(*gpus.GPU) bool,
 ) (host snapshot.Hostname, found []gpus.GPU) {
@@ -255,7 +254,7 @@ func indicesOf(list []gpus.GPU) []snapshot.DeviceIndex {
 	return indices
 }
 
-// only are the matching GPUs of a host that can be used whole.
+// only leaves out GPUs that can't be used whole.
 func only(s *snapshot.Snapshot, matches func(*gpus.GPU) bool) []gpus.GPU {
 	var list []gpus.GPU
 	for _, g := range gpus.Of(s) {

@@ -176,7 +176,7 @@ func (p *guardCommands) turnOff(by string) error {
 	return p.remove(guard.Status{Reason: "it was turned off by " + by, Order: &given, Given: given.Given})
 }
 
-// remove removes the guard after a change of the order, which a Keeper follows by itself.
+// remove follows a change of the order, which a Keeper follows by itself.
 func (p *guardCommands) remove(s guard.Status) error {
 	if err := pinsOf(p.Getenv).remove(); err != nil {
 		return err

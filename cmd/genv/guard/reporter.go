@@ -112,7 +112,7 @@ func deviceName(d *guard.Denial) string {
 	return "GPU " + d.Index.String()
 }
 
-// notice shows the denial soon, with others that come until then.
+// notice waits for other denials before it shows one.
 func (r *reporter) notice(d guard.Denial) {
 	if r.show == nil {
 		return

@@ -24,7 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// run guards this machine until a signal: it gives an order, renews it, and keeps the guard if no other process does.
+// run gives an order, renews it, and keeps the guard if no other process does.
 func (p *guardCommands) run(c *cli.Context, flags *options) error {
 	o, err := p.readOrder(c, flags)
 	if err != nil {

@@ -27,7 +27,7 @@ type claimed struct {
 	record container.Record
 }
 
-// claim gives a container its environment. Its error needs no context.
+// claim's error needs no context.
 func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed, error) {
 	if proc.InUserNamespace() { // root only there, so it can't judge the state files
 		return nil, fmt.Errorf("%w: this runtime doesn't give GPUs to containers of rootless engines: use --runtime "+

@@ -160,8 +160,7 @@ func (c *runcCall) engineName() string {
 	return ""
 }
 
-// report prints why a container can't start on stderr, and writes it to the log from which the engine takes the message
-// of `docker run`.
+// report also writes to the log from which the engine takes the message of `docker run`.
 func (r *runtime) report(err error) {
 	message := "genv: " + text.PrintableLines(err.Error())
 	fmt.Fprintln(r.Err, message)

@@ -164,7 +164,7 @@ func (r *hostRecord) append(records []audit.Record) (warnings []string) {
 	return nil
 }
 
-// notify writes messages to users' terminals, and keeps unread ones for the next login. The audit log has both.
+// notify keeps unread messages for the next login.
 func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Receipt {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
 	shown := make([]agent.Receipt, len(messages))

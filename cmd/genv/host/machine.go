@@ -195,7 +195,7 @@ func (h *host) pruneRecords() {
 	_ = container.PruneRecords(disk.RunDir(h.getenv), h.StartOf) // the next call tries again
 }
 
-// pruneRestarts forgets the users of removed containers. It asks engines for at most 10 s.
+// pruneRestarts asks engines for at most 10 s whether a container exists.
 func (h *host) pruneRestarts(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -256,8 +256,8 @@ func (o *controllerOptions) checkNames(ctx context.Context, at exemptions, actio
 	return nil
 }
 
-// check returns an error for a host or user that certainly doesn't exist, and a warning if that is unknown about the
-// user. Either name may be empty.
+// check returns an error for a host or user that certainly doesn't exist, and a warning about a user if that is
+// unknown.
 func (k *knownNames) check(host, user string) (warning string, err error) {
 	if host != "" && len(k.hosts) > 0 && !slices.Contains(k.hosts, host) {
 		return "", command.UsageError("there is no host %s; %s", text.Shown(host),

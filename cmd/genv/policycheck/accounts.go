@@ -141,7 +141,7 @@ func sameUsers(ctx context.Context, names []string, passwd []byte, getent Getent
 	return same, nil
 }
 
-// uidsOf are the uids of names. A directory may answer with its preferred name: such names are looked up one by one.
+// uidsOf looks names up one by one if the directory answers with other names, which it prefers.
 func uidsOf(ctx context.Context, names []string, getent Getent) (map[string]string, error) {
 	found, err := accounts(ctx, names, getent)
 	if err != nil {

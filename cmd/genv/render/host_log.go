@@ -91,7 +91,7 @@ const (
 	isUnsteady = "Unsteady (lost 3 times within 1h; reported again after 1h without a change): "
 )
 
-// fails returns the prefix for a failing host; empty to print nothing.
+// fails returns a prefix for the line; empty to print nothing.
 func (l *HostLog) fails(name snapshot.Hostname, class remote.Class, first bool, now time.Time) string {
 	h := l.known[name]
 	if h == nil {
@@ -130,7 +130,7 @@ type hostBack struct {
 	away         time.Duration
 }
 
-// answers returns the prefix for a host that answers, and how long it was unchanged; empty to print nothing.
+// answers returns a prefix for the line, and how long the host was unchanged; empty to print nothing.
 func (l *HostLog) answers(name snapshot.Hostname, now time.Time) (change string, away time.Duration) {
 	h := l.known[name]
 	if h == nil {
@@ -166,7 +166,7 @@ func firstLines(failures []remote.Failure, total int) []string {
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 
-// lines are about failing hosts, by cause, with next steps that were not printed lately.
+// lines repeats no recent next steps.
 func (l *HostLog) lines(prefix string, failures []remote.Failure, now time.Time) []string {
 	var lines []string
 	causes := remote.Causes(failures)
@@ -183,7 +183,6 @@ func (l *HostLog) lines(prefix string, failures []remote.Failure, now time.Time)
 	return lines
 }
 
-// backLines joins hosts that were away for the same time.
 func backLines(back []hostBack) []string {
 	away := func(h hostBack) string { return h.change + " " + text.ShortDuration(h.away) + ": " }
 	slices.SortStableFunc(back, func(a, b hostBack) int { return cmp.Compare(b.away, a.away) })

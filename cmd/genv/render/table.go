@@ -90,7 +90,7 @@ const (
 	leastLast = 24 // of the last cell, which is wrapped
 )
 
-// writeText prints the table in 1.4.3's width, or that of a narrower terminal. It wraps the last cell of a row.
+// writeText uses 1.4.3's width, or that of a narrower terminal. It wraps the last cell of a row.
 func (t *Table) writeText(w io.Writer, terminal int) error {
 	last := len(t.columns) - 1
 	drawn, longest := t.drawn(), 0

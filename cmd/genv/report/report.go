@@ -107,7 +107,7 @@ func (p *options) run(c *cli.Context) error {
 	return write(&p.Program, d, p.output)
 }
 
-// openToRead opens the server, or the file with a name; missing is the message if there is none.
+// openToRead opens the server or the named file; missing is the message if there is no file.
 func (p *options) openToRead(ctx context.Context, name, missing string) (*store.Store, error) {
 	path, err := p.file(name, missing)
 	if err != nil {
@@ -140,7 +140,7 @@ func (p *options) file(name, missing string) (path string, err error) {
 	return "", nil
 }
 
-// find finds the one controller's folder with a file; missing is the message if there is none.
+// find returns the only controller's file; missing is the message for none.
 func (p *options) find(name, missing string) (path string, err error) {
 	dirs := enforcement.ControllerDirs(p.Getenv, p.stateDir)
 	var found []string

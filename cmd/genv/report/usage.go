@@ -141,7 +141,7 @@ func policyFile(path string) (*policy.File, error) {
 	return policycheck.ReadPolicy(path)
 }
 
-// groupsOf maps users to their groups among the given ones, or to the account's primary group on this machine.
+// groupsOf takes the given groups, or else the account's primary group on this machine.
 func groupsOf(ctx context.Context, groups map[string][]string, users []string) func(user string) []string {
 	of := make(map[string][]string)
 	for group, members := range groups {

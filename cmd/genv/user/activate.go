@@ -78,7 +78,7 @@ func (p *userCommands) activate(c *cli.Context, o *activateOptions) error {
 	return nil
 }
 
-// newEntry is how a process enters the environment of the flags. Only a new environment gets the saved configuration.
+// newEntry loads the saved configuration for a new environment only.
 func (p *userCommands) newEntry(c *cli.Context, o *activateOptions, pid snapshot.PID) (e change.Enter, err error) {
 	e = change.Enter{EID: snapshot.EnvID(o.id), PID: pid, Attach: !o.noAttach, OverSubscribe: o.OverSubscribe(p.Getenv)}
 	if dir, noHome := p.home(); noHome == nil && !c.IsSet("id") && !o.noLoad {
@@ -123,7 +123,7 @@ func (p *userCommands) deactivate(c *cli.Context, old string) error {
 	return caller.Apply(shell.Deactivate())
 }
 
-// leave removes a process from its environment, and warns of the remaining ones.
+// leave also warns of the remaining processes.
 func (p *userCommands) leave(ctx context.Context, who *hostUser, l change.Leave) error {
 	left, err := who.Change(ctx, change.Change{Leave: &l})
 	var names []string

@@ -53,7 +53,7 @@ func (o *attachOptions) flags() []cli.Flag {
 	}
 }
 
-// request is the change to make. --count, --index and --mig exclude each other; given counts them.
+// request also counts which of --count, --index and --mig are given; they exclude each other.
 func (o *attachOptions) request(c *cli.Context, getenv func(string) string) (r change.Attach, given int, err error) {
 	r.OverSubscribe, r.Configured = o.OverSubscribe(getenv), o.config
 	for _, name := range []string{"count", "index", "mig"} {

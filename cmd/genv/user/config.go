@@ -226,7 +226,7 @@ func (p *userCommands) home() (string, error) {
 
 const maxSetting = 4096 // bytes, more than any value takes
 
-// loadSettings reads a .genv folder: a file per setting with its name, and its value as the only line.
+// loadSettings reads a file per setting, with its value as the only line.
 func loadSettings(dir string, config *snapshot.EnvConfig, which []environment.Configurable) error {
 	for _, s := range which {
 		data, err := folder.ReadRegular(filepath.Join(dir, s.Name), maxSetting)

@@ -136,7 +136,7 @@ func (p *userCommands) writeReservations(list []snapshot.Reservation) error {
 	return render.WriteJSON(p.Out, ReservationsDocument{"genv.reservations/1", list})
 }
 
-// reservations have not ended, and are sorted by start; none if root doesn't own the state.
+// reservations are sorted by start; none if root doesn't own the state.
 func (w *hostUser) reservations(now time.Time) ([]snapshot.Reservation, error) {
 	list, err := w.Store.Reservations()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -110,7 +110,7 @@ func (p *userCommands) runEntry(c *cli.Context, o *activateOptions, who *hostUse
 	return p.visible(who, &entered), nil
 }
 
-// runEnviron are the variables of an activated shell, with the folder of the shims first in PATH.
+// runEnviron is an activated shell's environment, with the shims first in PATH.
 func (p *userCommands) runEnviron(active shell.Active) (shims string, environ []string) {
 	change := shell.Activate(active, true)
 	environ = slices.DeleteFunc(os.Environ(), func(entry string) bool {

@@ -156,7 +156,7 @@ func (w *hostUser) uuids(of *change.Result) ([]snapshot.GPUUUID, error) {
 	return uuids, nil
 }
 
-// visible has the devices' UUIDs if they are needed. If they are unknown, it warns, and the shell gets indices.
+// visible has UUIDs if they are needed. If they are unknown, it warns, and the shell gets indices.
 func (p *userCommands) visible(who *hostUser, r *change.Result) shell.Active {
 	uuids, err := who.uuids(r)
 	if err != nil {

@@ -71,8 +71,7 @@ func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex, caps
 		cmp.Or(env.Config.GPUMemory.String(), "N/A"))
 }
 
-// capsText is what caps allow this user, and the time of the last notice within a day; empty without caps, or if they
-// are unknown.
+// capsText is empty without caps, or if they are unknown. It has the time of the last notice within a day.
 func (p *userCommands) capsText(ctx context.Context) string {
 	told := localhost.Told(ctx, p.Program)
 	if told == nil || told.String() == "" {

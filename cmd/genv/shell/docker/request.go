@@ -94,8 +94,7 @@ func (env ContainerEnvironment) first(what, count string) ([]Device, error) {
 	return env.Devices[:n], nil
 }
 
-// pick returns the listed devices, which must be attached, or all. An index means all attached MIG instances of its
-// device.
+// pick returns listed devices, which must be attached, or all. An index means all attached MIG instances of its device.
 func (env ContainerEnvironment) pick(what, list string) ([]Device, error) {
 	if len(env.Devices) == 0 {
 		return nil, env.noDevices(what)
@@ -179,7 +178,7 @@ func join(devices []Device) string {
 	return strings.Join(names, ",")
 }
 
-// byUUID reads UUIDs of attached devices, as in CUDA_VISIBLE_DEVICES.
+// byUUID parses CUDA_VISIBLE_DEVICES' form.
 func (env ContainerEnvironment) byUUID(list string) (devices []Device, ok bool) {
 	for uuid := range strings.SplitSeq(list, ",") {
 		i := slices.IndexFunc(env.Devices, func(d Device) bool { return uuid != "" && string(d.UUID) == uuid })

@@ -207,7 +207,7 @@ func (env ContainerEnvironment) visibleList(f flag, list string) (string, error)
 	return join(devices), err
 }
 
-// own is the command line for a container with its own environment: genv's flags become variables for its runtime.
+// own turns genv's flags into variables for its runtime.
 func (c StartCommand) own(over, token bool) ([]string, error) {
 	args := slices.Clone(c.head)
 	var variables []string

@@ -26,7 +26,7 @@ const noApps = "|  No running processes found"
 
 type tablePart struct {
 	heading string
-	// keep returns the part of a block to show; false if the block isn't as expected.
+	// keep returns what to show of a block; false if it isn't as expected.
 	keep func(t *tableRewriter, block []string) ([]string, bool)
 }
 
