@@ -90,7 +90,7 @@ func (m *Model) down() {
 }
 
 func (m *Model) open(tab tabID) {
-	m.tab, m.scope, m.way = tab, rowID{}, nil
+	m.tab, m.scope, m.undo = tab, rowID{}, nil
 	m.arrange()
 }
 
@@ -111,16 +111,16 @@ func (m *Model) enter() {
 
 func (m *Model) into(tab tabID, scope rowID) {
 	from, of, at := m.tab, m.scope, *m.cursor()
-	m.way = append(m.way, func() { m.tab, m.scope, m.cursors[from] = from, of, at })
+	m.undo = append(m.undo, func() { m.tab, m.scope, m.cursors[from] = from, of, at })
 	m.tab, m.scope = tab, scope
 	m.cursors[tab] = cursor{sort: m.cursors[tab].sort, backward: m.cursors[tab].backward}
 	m.arrange()
 }
 
 func (m *Model) back() {
-	if last := len(m.way) - 1; last >= 0 {
-		m.way[last]()
-		m.way = m.way[:last]
+	if last := len(m.undo) - 1; last >= 0 {
+		m.undo[last]()
+		m.undo = m.undo[:last]
 	} else {
 		m.filter = Filter{}
 	}

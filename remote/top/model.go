@@ -42,7 +42,7 @@ type Model struct {
 
 	tab     tabID
 	scope   rowID    // the row that was entered
-	way     []func() // undo each Enter
+	undo    []func() // of each Enter
 	cursors [tabCount]cursor
 	tagged  map[rowID]bool
 	filter  Filter

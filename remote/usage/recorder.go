@@ -153,13 +153,13 @@ func (r *Recorder) take() (sums Sums, begun, until int64, paused bool) {
 // dbWriter writes what a Recorder counts, in one goroutine.
 type dbWriter struct {
 	*Recorder
-	store   Store  // nil while it can't be opened
-	entry   Entry  // not given to the store yet
-	pending *Entry // given to the store but maybe not stored; nil: none
-	standby bool   // another controller leads since the last look
-	said    string // last logged failure; empty: none
-	dropped bool   // something is missing since then
-	tidied  time.Time
+	store     Store  // nil while it can't be opened
+	entry     Entry  // not given to the store yet
+	pending   *Entry // given to the store but maybe not stored; nil: none
+	standby   bool   // another controller leads since the last look
+	lastError string // logged; empty: none
+	dropped   bool   // something is missing since then
+	tidied    time.Time
 }
 
 const (
@@ -280,8 +280,8 @@ func (w *dbWriter) open(ctx context.Context) error {
 
 func (w *dbWriter) failed(err error, ended bool) {
 	w.fails.Store(true)
-	if text := err.Error(); text != w.said || ended {
-		w.said = text
+	if text := err.Error(); text != w.lastError || ended {
+		w.lastError = text
 		next := "it is tried again; until then what is counted is kept in memory"
 		if ended {
 			next = "what was counted last is missing in it"
@@ -306,7 +306,7 @@ func (w *dbWriter) failed(err error, ended bool) {
 
 func (w *dbWriter) written() {
 	w.fails.Store(false)
-	if w.said == "" {
+	if w.lastError == "" {
 		return
 	}
 	result := "nothing is missing"
@@ -314,7 +314,7 @@ func (w *dbWriter) written() {
 		result = "some hours are missing"
 	}
 	w.Log.Warn().Msg("the usage database is written again: " + result)
-	w.said, w.dropped = "", false
+	w.lastError, w.dropped = "", false
 }
 
 func (w *dbWriter) tidy(ctx context.Context) {

@@ -90,8 +90,8 @@ func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure m
 	return unsure
 }
 
-// once caches answers, as a PID may be in envs.json a million times.
-func once[K comparable, V any](ask func(K) V) func(K) V {
+// memoize caches answers, as a PID may be in envs.json a million times.
+func memoize[K comparable, V any](ask func(K) V) func(K) V {
 	answers := make(map[K]V)
 	return func(k K) V {
 		answer, asked := answers[k]
@@ -109,7 +109,7 @@ const namesWithin = 5 * time.Second
 func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()
-	proven, process := make(map[snapshot.UID]bool), once(s.System.Process)
+	proven, process := make(map[snapshot.UID]bool), memoize(s.System.Process)
 	for i := range f.Environments {
 		env := &f.Environments[i]
 		owners := make([]snapshot.UID, 0, len(env.PIDs))
@@ -135,7 +135,7 @@ func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snapshot.UID]bool) {
 	const maxUnproven = 64 // users without one are looked up: anyone can write any uid
 	unproven, unnamed := 0, 0
-	name := once(func(uid snapshot.UID) *snapshot.Username { // empty: certainly none; nil: unknown
+	name := memoize(func(uid snapshot.UID) *snapshot.Username { // empty: certainly none; nil: unknown
 		if !proven[uid] {
 			unproven++
 		}

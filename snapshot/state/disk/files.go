@@ -27,7 +27,7 @@ func (t *transaction) load(ctx context.Context) {
 	for _, file := range stateFiles {
 		err := t.loadFile(ctx, file)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && t.expects(file):
+		case errors.Is(err, fs.ErrNotExist) && t.isLost(file):
 			err = t.dir.lost(file)
 		case errors.Is(err, fs.ErrNotExist):
 			err = nil
@@ -39,8 +39,8 @@ func (t *transaction) load(ctx context.Context) {
 	t.markFiles()
 }
 
-// expects: a missing file is lost, as it was in root's folder, or root saw it since boot.
-func (t *transaction) expects(file state.File) bool {
+// isLost says that a missing file was in root's folder, or root saw it since boot.
+func (t *transaction) isLost(file state.File) bool {
 	if file == state.Envs {
 		return t.dir.owned || t.seen.At != 0
 	}

@@ -105,7 +105,7 @@ func (t *transaction) membersByUser(environments []*snapshot.Environment) (
 	}
 	registered := t.registered(0, "")
 	isSelf := func(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() } // it keeps nothing alive
-	ofUser := once(func(uid snapshot.UID) members { return membersOf(registered, uid, byUser[uid], isSelf) })
+	ofUser := memoize(func(uid snapshot.UID) members { return membersOf(registered, uid, byUser[uid], isSelf) })
 	return func(env *snapshot.Environment) members {
 		m := ofUser(env.UID)
 		m.unsure = m.unsure || !known[env.EID] || !t.running.covers(env.UID) // it may have a new process

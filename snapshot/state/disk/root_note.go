@@ -158,7 +158,7 @@ func (s *Store) Examine() (Examination, error) {
 	t.useSeen()
 	found.Refusal, _ = now.refusal(now.ofSameBoot(t.access.seen), os.Geteuid() == 0, s.isOwn(here))
 	for _, file := range stateFiles {
-		if _, err := dir.Stat(file.String()); errors.Is(err, fs.ErrNotExist) && t.expects(file) {
+		if _, err := dir.Stat(file.String()); errors.Is(err, fs.ErrNotExist) && t.isLost(file) {
 			found.Lost = append(found.Lost, file)
 		}
 	}

@@ -41,7 +41,7 @@ type transaction struct {
 // begin reads root's note. The caller closes access.root.
 func (s *Store) begin(dir stateDir, known *running) *transaction {
 	t := &transaction{
-		Store: s, dir: dir, access: s.accessTo(dir, false), process: once(s.System.Process), running: known,
+		Store: s, dir: dir, access: s.accessTo(dir, false), process: memoize(s.System.Process), running: known,
 		starts: map[snapshot.PID]snapshot.StartTime{},
 	}
 	t.rootProcesses = sync.OnceValue(func() map[snapshot.PID]system.RunningProcess {

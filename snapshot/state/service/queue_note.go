@@ -70,7 +70,7 @@ func (s *Server) note(now time.Duration) {
 			q.file = string(data)
 		}
 	}
-	s.failedOnce(&q.unnoted, err)
+	s.failedOnce(&q.noteError, err)
 }
 
 func (s *Server) loadWaits() {

@@ -28,7 +28,7 @@ func (s *Server) round(ctx context.Context) {
 	q.mu.Unlock()
 	look, err := s.Backend.Snapshot(ctx)
 	q.mu.Lock()
-	if s.failedOnce(&q.failed, err); err != nil {
+	if s.failedOnce(&q.lookError, err); err != nil {
 		return
 	}
 	now := sinceBoot()
@@ -49,7 +49,7 @@ func (s *Server) round(ctx context.Context) {
 		if w.barred = s.barred(look, w, has, free, missing); err != nil {
 			w.barred = "it would be refused: " + text.OneLine(err.Error())
 		}
-		w.free, w.missing, w.behind = q.unkept(w, free), missing, w.change == nil && now < q.passed[w.UID]
+		w.free, w.missing, w.behind = q.available(w, free), missing, w.change == nil && now < q.passed[w.UID]
 		waiting = append(waiting, w)
 	}
 	given := map[*wait][]snapshot.DeviceIndex{}
@@ -258,8 +258,8 @@ func (q *waits) offerTo(id string) *offer {
 	return nil
 }
 
-// unkept returns the free GPUs not kept for other waits, w's own first; q.mu is held.
-func (q *waits) unkept(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIndex {
+// available returns the free GPUs not kept for other waits, w's own first; q.mu is held.
+func (q *waits) available(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIndex {
 	var own []snapshot.DeviceIndex
 	for _, o := range q.offers {
 		mine := o.id == w.ID || o.told && o.uid == w.UID && w.change != nil // offered to the user's `genv remote wait`

@@ -47,8 +47,8 @@ type waits struct {
 	passed       map[snapshot.UID]time.Duration // until when nothing is freed for a user who let an offer pass
 	possible     map[string]int                 // from the controller
 	file         string                         // the note on disk, as JSON
-	failed       string                         // error of the last look
-	unnoted      string                         // error of the last note
+	lookError    string
+	noteError    string
 	begun        time.Duration
 	changed      chan struct{}
 }
@@ -104,7 +104,7 @@ func (s *Server) serveWaits(ctx context.Context) {
 	q := &s.waits
 	for {
 		q.mu.Lock()
-		idle := q.empty() && q.file != "" && q.unnoted == ""
+		idle := q.empty() && q.file != "" && q.noteError == ""
 		q.mu.Unlock()
 		var tick <-chan time.Time
 		if !idle {
@@ -174,7 +174,7 @@ func (s *Server) enter(ctx context.Context, r *WaitRequest, by callerProcess) (*
 		return nil, err
 	}
 	w.Since = sinceBoot()
-	if at := w.among(q.disconnected); at >= 0 {
+	if at := w.indexIn(q.disconnected); at >= 0 {
 		w.Since = q.disconnected[at].Since
 		q.disconnected = slices.Delete(q.disconnected, at, at+1)
 	}
@@ -183,7 +183,7 @@ func (s *Server) enter(ctx context.Context, r *WaitRequest, by callerProcess) (*
 	return w, nil
 }
 
-func (w *wait) among(list []noted) int {
+func (w *wait) indexIn(list []noted) int {
 	return slices.IndexFunc(list, func(n noted) bool {
 		return n.ID == w.ID && n.UID == w.UID && n.PID == w.PID && n.Start == w.Start
 	})
@@ -219,7 +219,7 @@ func (q *waits) admit(w *wait) error {
 		return state.Refuse("another command waits with this id")
 	case own >= maxOwnWaits:
 		return state.Refuse("%d commands of uid %d wait already, and no more may: end one of them", own, w.UID)
-	case len(q.list)+len(q.disconnected) >= snapshot.MaxWaits && w.among(q.disconnected) < 0:
+	case len(q.list)+len(q.disconnected) >= snapshot.MaxWaits && w.indexIn(q.disconnected) < 0:
 		return state.Refuse("%d commands wait already on this host, and no more may: use another host, or ask your "+
 			"administrator", len(q.list)+len(q.disconnected))
 	}
@@ -239,7 +239,7 @@ func (s *Server) prepare(ctx context.Context, w *wait) error {
 	}
 	files := filesOf(look)
 	s.waits.mu.Lock()
-	again := w.among(s.waits.disconnected) >= 0
+	again := w.indexIn(s.waits.disconnected) >= 0
 	s.waits.mu.Unlock()
 	if e := w.change.Enter; again && e != nil && e.EID == "" { // the last service may have ended right after its turn
 		if env := files.EnvironmentOf(e.PID); env != nil {
