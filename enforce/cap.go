@@ -107,7 +107,7 @@ type CapExcess struct {
 	Name  string `json:"name,omitempty"`
 	Of    string `json:"of,omitempty"` // its GPUs, as in "of model A100*"
 	Place string `json:"place"`        // in the policy
-	// Counts is the unit: GPUs, bytes, environments or seconds of GPUs.
+	// Counts is the unit of Used and Limit: GPUs, bytes, environments or seconds of GPUs.
 	Counts   string    `json:"counts"`
 	Used     int64     `json:"used"`
 	Limit    int64     `json:"limit"`

@@ -60,7 +60,7 @@ type Decision string
 
 const (
 	DecisionAct      Decision = "act"
-	DecisionWait     Decision = "wait"      // its warning still runs, or something else is missing: Finding.BlockedBy
+	DecisionWait     Decision = "wait"      // its warning still runs, or it waits for something else
 	DecisionHold     Decision = "hold"      // a safety limit or an operator holds back all of its actions
 	DecisionDryRun   Decision = "dry-run"   // it would be acted on
 	DecisionStuck    Decision = "stuck"     // an earlier order had no effect

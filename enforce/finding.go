@@ -25,7 +25,7 @@ type Finding struct {
 	// UID is the owner: of a process as the kernel says, of an environment as its state file says. Missing if unknown
 	// or contradictory.
 	UID     *snapshot.UID `json:"uid,omitempty"`
-	Command string        `json:"command,omitempty"` // as its owner wrote it; people are shown Line
+	Command string        `json:"command,omitempty"` // as its owner wrote it: show people the line
 	// PrivateCommand replaces the command where /proc hides it. No text has it.
 	PrivateCommand string                  `json:"private_command,omitempty"`
 	Container      string                  `json:"container,omitempty"`      // that the process runs in
@@ -42,15 +42,15 @@ type Finding struct {
 	CountedOn   []snapshot.Hostname `json:"-"`                 // the hosts that a cap counts
 	// For is how long it lasted, for idle, max-duration and max-process-age.
 	For   time.Duration `json:"for_ns,omitempty"`
-	Limit time.Duration `json:"limit_ns,omitempty"` // of For
+	Limit time.Duration `json:"limit_ns,omitempty"` // how long it may last
 	// BelowPower is the percentage of its power limit that a GPU stayed below, if it is idle by power alone.
 	BelowPower int  `json:"below_power,omitempty"`
 	Warn       Warn `json:"-"` // for the advice of idle
 
 	Since     time.Time `json:"since"`             // seen without a break
 	Cycles    int       `json:"cycles"`            // that saw it since
-	Pending   bool      `json:"pending,omitempty"` // nothing is done in this plan
-	Due       time.Time `json:"due,omitzero"`      // the end of the warning
+	Pending   bool      `json:"pending,omitempty"` // nothing is done about it yet
+	Due       time.Time `json:"due,omitzero"`      // when something is done at the earliest
 	BlockedBy string    `json:"waits,omitempty"`   // why it is pending, besides time
 	// Deferred: due, but pending until the next look or tick. It causes no event.
 	Deferred bool `json:"-"`
@@ -58,7 +58,7 @@ type Finding struct {
 	Held         bool           `json:"-"`
 	HostsMissing int            `json:"hosts_missing,omitempty"` // how many hosts did not answer
 	Stuck        []StuckProcess `json:"stuck,omitempty"`         // processes that could not be ended before
-	// UnderWay counts its processes and GPUs with a running order.
+	// UnderWay is the number of its processes and GPUs with a running order.
 	UnderWay int `json:"under_way,omitempty"`
 
 	// Terminate are the processes that end because of it, once it is due.
