@@ -70,14 +70,14 @@ func (c *capOn) checkCap(u *person, f *enforce.Finding) (due bool) {
 	due = sharedDue && ownDue
 	f.Since, f.Cycles, f.Due, f.Pending = shared.Since, shared.Cycles, judging.Later(shared.Due, f.Due), !due
 	f.Deferred = !due && (sharedDue || shared.Deferred) && (ownDue || f.Deferred)
-	if !c.notBefore.IsZero() { // unknown until a look at that time
+	if !c.notBefore.IsZero() { // these looks are from before that time
 		f.Deferred = (due || f.Deferred) && !c.notBefore.After(c.Now)
 		due, f.Pending, f.Due = false, true, judging.Later(f.Due, c.notBefore)
 	}
 	return due
 }
 
-const maxLevels = 64
+const maxLevels = 64 // things of a person with their own times
 
 // levelKey is the key of the time since when somebody has to lose more than n things: people are only warned again of
 // what is added.

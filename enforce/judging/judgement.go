@@ -136,9 +136,9 @@ func (j *Judgement) markUnderWay() {
 	}
 }
 
-// Warning is a warning with at least one key that measures its time. A key names something that is present without a
-// break: a process; or a user, host and device. The key that is due first counts, so restarting a process doesn't reset
-// the time.
+// Warning is the time of a warning, and at least one key that measures it. A key names something that is present
+// without a break: a process; or a user, host and device. The key that is due first counts, so restarting a process
+// doesn't reset the time.
 type Warning struct {
 	warn enforce.Warn
 	keys []string
