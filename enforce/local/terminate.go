@@ -33,7 +33,7 @@ func (x *execution) terminate(ctx context.Context, items []order.Termination) []
 		}
 	}()
 	signalled := x.begin(targets)
-	left := x.sendFirst(ctx, targets)
+	left := x.signal(ctx, targets, nil, &x.steps[0])
 	signalled(left)
 	if x.GraceMS <= 0 {
 		return outcomes
@@ -54,8 +54,9 @@ func (x *execution) await(ctx context.Context, group []*target, begun time.Time)
 	step := x.steps[0]
 	step.Wait = grace
 	for i := 1; err == nil && mayGoOn && len(left) > 0 && i < len(x.steps); i++ {
-		left, err = x.escalate(ctx, left, &x.steps[i-1], &x.steps[i])
+		left = x.signal(ctx, left, &x.steps[i-1], &x.steps[i])
 		step = x.steps[i]
+		left, err = wait(ctx, left, step.Wait, step.Ended)
 	}
 	for _, t := range left {
 		o := refusal{status: order.StatusSignalled} // another order may follow
@@ -66,56 +67,38 @@ func (x *execution) await(ctx context.Context, group []*target, begun time.Time)
 	}
 }
 
-// sendFirst returns the targets that got the first signal, now or by an earlier order.
-func (x *execution) sendFirst(ctx context.Context, targets []*target) []*target {
-	var signalled []*target
-	for i, o := range x.signal(ctx, targets, &x.steps[0]) {
-		if !o.raised() {
-			o = refusal{status: order.StatusSignalled}
-			signalled = append(signalled, targets[i])
-		}
-		targets[i].conclude(o)
-	}
-	return signalled
-}
-
-func (x *execution) escalate(ctx context.Context, targets []*target, last, step *order.Step) ([]*target, error) {
-	var signalled []*target
-	for i, o := range x.signal(ctx, targets, step) {
-		switch t := targets[i]; {
-		case o.status == order.StatusGone:
-			t.conclude(refusal{status: last.Ended})
-		case o.raised():
-			o.reason = fmt.Sprintf("it still ran %s after %s; %s was not sent: %s", last.Wait, last.Signal, step.Signal,
-				o.reason)
-			t.conclude(o)
-		default:
-			signalled = append(signalled, t)
-		}
-	}
-	return wait(ctx, signalled, step.Wait, step.Ended)
-}
-
-// signal inspects once, then verifies and signals each target. A target without a refusal got the signal.
-func (x *execution) signal(ctx context.Context, targets []*target, step *order.Step) []refusal {
+// signal inspects once, then verifies, signals and concludes each target. It returns those that got the signal, now or
+// by an earlier order. last is the step before; nil for none.
+func (x *execution) signal(ctx context.Context, targets []*target, last, step *order.Step) (signalled []*target) {
 	if len(targets) == 0 {
 		return nil
 	}
 	now, err := x.inspect(ctx)
-	refusals := make([]refusal, len(targets))
-	for i, t := range targets {
+	for _, t := range targets {
+		var o refusal
 		switch {
 		case ctx.Err() != nil:
-			refusals[i] = notBegun(ctx)
+			o = notBegun(ctx)
 		case err != nil:
-			refusals[i] = failed("not begun, since the GPUs could not be read again: %v", err)
+			o = failed("not begun, since the GPUs could not be read again: %v", err)
 		default:
-			refusals[i] = x.signalOne(ctx, t, now, step)
+			o = x.signalOne(ctx, t, now, step)
 		}
+		switch {
+		case !o.raised():
+			o, signalled = refusal{status: order.StatusSignalled}, append(signalled, t)
+		case last != nil && o.status == order.StatusGone:
+			o = refusal{status: last.Ended}
+		case last != nil:
+			o.reason = fmt.Sprintf("it still ran %s after %s; %s was not sent: %s", last.Wait, last.Signal, step.Signal,
+				o.reason)
+		}
+		t.conclude(o)
 	}
-	return refusals
+	return signalled
 }
 
+// signalOne verifies and signals a target. Without a refusal it got the signal.
 func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, step *order.Step) refusal {
 	sig := unix.SignalNum(step.Signal)
 	asking := sig == unix.SIGTERM && t.earlier == nil
