@@ -344,10 +344,10 @@ func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time
 func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	m.UnderWay = append(slices.Clone(m.UnderWay), o)
 	m.RetryAt = copyOf(m.RetryAt)
+	until := now.Add(o.Order.Steps()[0].Wait)
 	for i := range o.Order.Terminate {
 		if p := &o.Order.Terminate[i].Process; p.Start != 0 {
-			key := snapshot.ProcessKey{Host: o.Host, PID: p.PID, Start: p.Start}
-			m.RetryAt[key] = now.Add(o.Order.Steps()[0].Wait)
+			m.RetryAt[snapshot.ProcessKey{Host: o.Host, PID: p.PID, Start: p.Start}] = until
 		}
 	}
 	return m

@@ -5,7 +5,6 @@ package host
 
 import (
 	"os"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/local/ending"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -36,7 +36,7 @@ func Commands(with command.Program) []*cli.Command {
 func (p *hostCommands) openHost() *host {
 	here := localhost.Open(p.Program)
 	options := enforcelocal.ExecutorOptions{
-		Grace: 10 * time.Second, // well below a controller's command timeout, so the outcome arrives
+		Grace: order.DefaultGrace, // well below a controller's command timeout, so the outcome arrives
 		UID:   snapshot.UID(os.Geteuid()), Asked: p.askedList(here.Machine.Proc), Proc: here.Machine.Proc,
 	}
 	if p.SharedAccount != nil {
