@@ -43,7 +43,7 @@ type Snapshot struct {
 	Warnings     []string       `json:"warnings,omitempty"` // about problems; a line each
 }
 
-// read leaves out what is not valid of the host's own fields.
+// read leaves out invalid fields of the host itself.
 func (s *Snapshot) read(r *reader) {
 	if o := orZero(s.UTCOffset); o < -maxOffset || o > maxOffset {
 		r.leaveOut("utc_offset_s", fmt.Errorf("it is %d seconds", o))
@@ -105,7 +105,7 @@ type Process struct {
 	Instances   []GPUUUID `json:"mig,omitempty"`             // MIG instances; Usage has their memory
 }
 
-// read returns what is valid of the process. An error that wraps ErrInvalid refuses the document.
+// read returns the valid parts of the process. An error that wraps ErrInvalid refuses the document.
 func (d *processOf) read(r *reader) (Process, error) {
 	p := cmp.Or(d.Process, &Process{})
 	r.at("", int(p.PID))

@@ -250,7 +250,6 @@ func shownUsers(r *Row, _ Times) string {
 	return strings.Join(list, ", ")
 }
 
-// since is for how long the GPU has been attached, or since when.
 func since(r *Row, times Times) string {
 	if at := r.Since(); !at.IsZero() {
 		return times(at)

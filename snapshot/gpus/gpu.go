@@ -104,7 +104,7 @@ type Process struct {
 	Instances []snapshot.GPUUUID   `json:"mig,omitempty"`       // its MIG instances
 	// ContainerName is its name in the runtime.
 	ContainerName string `json:"container_name,omitempty"`
-	// StartedBy is who is proved to have started it.
+	// StartedBy is the proved user who started it.
 	StartedBy snapshot.Username `json:"started_by,omitempty"`
 }
 

@@ -98,7 +98,6 @@ func parseInstances(document []byte) map[snapshot.GPUUUID][]InstanceDetails {
 	return all
 }
 
-// mebibytes parses an amount such as "24 MiB"; unknown for others.
 func mebibytes(text string) (m snapshot.Memory) {
 	if n, ok := number(strings.TrimSuffix(text, " MiB"), maxMiB); ok {
 		m = snapshot.MiB(n)

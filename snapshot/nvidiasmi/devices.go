@@ -126,7 +126,7 @@ func ParseDevices(out RunResult, modes ...string) (Listing, error) {
 	return Listing{}, a.failure()
 }
 
-// cutModes reads the modes at the end of a row, and returns the fields before them.
+// cutModes reads the modes, and returns the fields before them.
 func (g *GPU) cutModes(fields string, modes []string) string {
 	var r gpuRow
 	for _, mode := range slices.Backward(modes) {

@@ -270,7 +270,6 @@ func readLockHolder(file *os.File) (h lockHolder) {
 	return h
 }
 
-// isHung says that the program has run for longer than any caller waits.
 func (h lockHolder) isHung() bool { return h.pid != 0 && time.Since(h.since) > DefaultTimeout }
 
 func (h lockHolder) hungError() error {

@@ -50,7 +50,7 @@ const (
 	askAtOnce = 100              // so few that one user's uids don't prolong a question
 )
 
-// UnknownAccount stands for unknown accounts with an unknown range.
+// UnknownAccount is the account of uids without a known account or range.
 const UnknownAccount snapshot.UID = math.MaxUint32
 
 // minSubordinate exceeds the uids of accounts and images; subordinate uids begin at 100000 (login.defs(5)).

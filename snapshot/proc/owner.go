@@ -53,8 +53,8 @@ func PeerOf(conn syscall.RawConn) (peer *unix.Ucred, err error) {
 	return peer, nil
 }
 
-// OwnerOfUID is the uid whose account is the Owner, from the real uid and the name of our user namespace. rootless says
-// that this owner made the process's namespace.
+// OwnerOfUID finds the uid of Owner's account from the real uid and the name of our user namespace. rootless says that
+// this owner made the process's namespace.
 func (h *Handle) OwnerOfUID(uid snapshot.UID, ours string) (owner snapshot.UID, rootless bool) {
 	if theirs, err := h.link("ns/user"); err != nil || ours == "" || ours == theirs {
 		return uid, false

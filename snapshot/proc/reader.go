@@ -280,7 +280,7 @@ func (h *helper) answer(within time.Duration) (readAnswer, error) {
 	}
 }
 
-// waits says whether the helper waits for the kernel, not for its turn.
+// waits says whether the helper waits for the kernel, not for its turn on a busy machine.
 func (h *helper) waits() bool {
 	return threadsIn('R', fmt.Sprintf("/proc/%d/task", h.cmd.Process.Pid)) == 0
 }

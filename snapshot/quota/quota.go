@@ -19,8 +19,8 @@ import (
 
 const reserve = 8
 
-// Leaves says whether an account with own leaves enough of most, of which all have all: own may be an eighth of the
-// rest.
+// Leaves says whether an account that has own of most leaves enough to others, when all accounts have all: own may be
+// an eighth of the rest.
 func Leaves(own, all, most int) bool { return reserve*own <= most-all }
 
 // Fair returns the most that each size may keep so that their sum is at most limit: small ones leave room to others.

@@ -109,7 +109,7 @@ func (n *Node) describeDuration(low, high time.Duration) bool {
 	return n.detail(map[string]any{"pattern": durationPattern})
 }
 
-// describeWords notes the valid words, unless they are names in the file.
+// describeWords ignores words that are names in the file.
 func (n *Node) describeWords(words []string) {
 	if n.kind == word && len(words) > 0 && !slices.Contains(words, anyKey) {
 		n.detail(map[string]any{"enum": words})

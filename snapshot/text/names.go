@@ -38,7 +38,7 @@ func Quoted(text string, most int) string {
 	return `"` + Shorten(strings.Map(harmless, text), most) + `"`
 }
 
-// ShownCommand omits the program's folder, and quotes as Shown unless all words are ordinary.
+// ShownCommand omits the program's folder, and quotes as Shown does unless all words are ordinary.
 func ShownCommand(text string) string {
 	program, _, _ := strings.Cut(text, " ")
 	text = strings.TrimPrefix(text, program[:strings.LastIndexByte(program, '/')+1])

@@ -78,7 +78,7 @@ func (t *Tokens) Issue(h ProvedUser) (string, error) {
 	return text, nil
 }
 
-// Redeem returns once whose token it is; ok is false for one that was redeemed, is too old, or was never issued.
+// Redeem returns a token's user once; ok is false if it was redeemed, is too old, or was never issued.
 func (t *Tokens) Redeem(text string) (h ProvedUser, ok bool) {
 	sum, now := sha256.Sum256([]byte(text)), t.Now()
 	t.mu.Lock()
