@@ -274,7 +274,7 @@ func (e *examination) unreached(err error) {
 	}
 }
 
-// answered: an SSH server answered, surely the host's.
+// answered adds that an SSH server answered, if that is surely the host's.
 func (e *examination) answered() {
 	if e.way.Direct() {
 		e.add(doctor.Good(doctor.TCP, "an SSH server answers at port %d", e.way.Settings.Port))

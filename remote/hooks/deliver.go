@@ -182,7 +182,6 @@ func post(ctx context.Context, h policy.Hook, p Post) (final bool, err error) {
 	return code < 500 && code != http.StatusTooManyRequests, fmt.Errorf("the server answered %s", answer.Status)
 }
 
-// errNoEvents is for a hook that never runs.
 var errNoEvents = errors.New("its `events:` are empty, so that it gets none")
 
 // SendTest sends each hook its first event once, like a Queue, about a user and marked as a test. Results are in the

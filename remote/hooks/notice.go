@@ -178,7 +178,6 @@ func (n *Notice) chat() string {
 	return strings.Join(lines, "\n")
 }
 
-// done describes the outcome of an item of an order.
 func done(r *audit.Record) string {
 	what := fmt.Sprintf("process %d", r.PID)
 	if r.Device != nil {
@@ -195,7 +194,6 @@ func done(r *audit.Record) string {
 	return line
 }
 
-// about names a person and a host, if known.
 func about(user, host string) string {
 	if user == "" {
 		user = "unknown user"

@@ -92,7 +92,6 @@ func (i *Installer) on(ctx context.Context, h remote.Host, uninstall bool) (*onh
 	return v.outcome, nil
 }
 
-// look asks about the login and the host.
 func (v *installation) look(ctx context.Context) error {
 	w := &v.wanted
 	if w.Path == "" {
@@ -257,7 +256,6 @@ func (b *Binary) compressed() (data []byte, sum string) {
 	return b.gzip, b.gzipSum
 }
 
-// architecture of uname(1)'s machine, or an ELF header's number.
 var architecture = map[string]string{
 	"x86_64": "amd64", "amd64": "amd64", "62": "amd64", "aarch64": "arm64", "arm64": "arm64", "183": "arm64",
 }

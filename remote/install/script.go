@@ -108,7 +108,6 @@ func (v *installation) run(
 	return reported, withoutSecret(err, a.secret)
 }
 
-// interrupted is the error of a script without an answer.
 func interrupted(err error, r remote.Reported) error {
 	e, ok := errors.AsType[*remote.Error](err)
 	if !ok {

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Values of `ssh:`.
 const (
 	Builtin = "builtin" // genv's own SSH, the default
 	OpenSSH = "openssh" // runs ssh(1)

@@ -70,7 +70,7 @@ func (s *selected) add(h remote.Host) error {
 	return nil
 }
 
-// withSettings: settings with the name win over -l, and that over the file.
+// withSettings applies settings: those with the name win over -l, and that over the file.
 func (s *selected) withSettings(f *fleet, user string) []remote.Host {
 	hosts := make([]remote.Host, len(s.hosts))
 	for i, written := range s.hosts {

@@ -126,7 +126,7 @@ func RefuseInvalid(format string, args ...any) *Refusal {
 	return Refuse(Invalid, "Correct the request; docs/json.md describes it.", format, args...)
 }
 
-// fieldsOf each kind, besides the reason.
+// fieldsOf has the fields of each kind, besides the reason.
 var fieldsOf = map[ActionKind]string{
 	Exempt: "host device uuid user rule hours from", Unexempt: "host device uuid user rule", Hold: "", Release: "",
 	Explain: "host user",

@@ -79,7 +79,7 @@ func (l *connection) alive() bool {
 	}
 }
 
-// endsSoon: the connection is ending. Its sessions end slightly earlier.
+// endsSoon says whether the connection is ending: its sessions end slightly earlier.
 func (l *connection) endsSoon() bool {
 	select {
 	case <-l.done:
@@ -300,7 +300,7 @@ func (l ownLogin) dial(ctx context.Context, host string, port int) (net.Conn, er
 	return l.client.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 }
 
-// refusedForNow: the host has too many sessions. Nothing was started.
+// refusedForNow says that the host has too many sessions. Nothing was started.
 func refusedForNow(err error) bool {
 	_, refused := errors.AsType[*ssh.OpenChannelError](err)
 	return refused

@@ -297,7 +297,7 @@ func (p *proxyConn) endsWithin(limit time.Duration) bool {
 	}
 }
 
-// proxyDropped is ssh's message for that.
+// proxyDropped is ssh's message when a server drops the connection before its version.
 var proxyDropped = text.Pattern(
 	`(?m)^(kex|ssh)_exchange_identification: .*([Cc]onnection closed by remote host|Connection reset by ` +
 		`peer|Broken pipe)|^Connection (closed|reset) by UNKNOWN port -1`)

@@ -191,7 +191,6 @@ func (s *Folder) Load(context.Context) (controller.FleetMemory, error) {
 	return m, err
 }
 
-// load also returns when the memory was written.
 func (s *Folder) load(now time.Time) (m controller.FleetMemory, written time.Time, err error) {
 	data, err := s.read(MemoryName, controller.MaxSaved)
 	if err == nil {

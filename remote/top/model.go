@@ -94,7 +94,6 @@ func (m *Model) next() tea.Cmd {
 	}
 }
 
-// tick makes ages grow.
 func tick() tea.Cmd { return tea.Tick(time.Second, func(t time.Time) tea.Msg { return t }) }
 
 // Update implements tea.Model.
@@ -203,7 +202,6 @@ func (m *Model) scroll() {
 
 func (m *Model) cursor() *cursor { return &m.cursors[m.tab] }
 
-// selected is the row for keys, or nil.
 func (m *Model) selected() *tabRow {
 	c := m.cursor()
 	if !c.chosen || c.gone || c.at >= len(m.rows) || m.rows[c.at].id != c.id {

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// scene is a fleet prepared for the view, once per update.
 type scene struct {
 	*live.Index
 	events  []live.FleetEvent // oldest first
@@ -126,7 +125,6 @@ func sum[N int | int64](a, b *N) *N {
 	return &total
 }
 
-// rowID identifies a row across updates.
 type rowID struct {
 	tab     tabID
 	host    snapshot.Hostname
@@ -170,7 +168,6 @@ type tabRow struct {
 
 func (r *tabRow) now() time.Time { return r.scene.now() }
 
-// processUse is a process with its GPUs.
 type processUse struct {
 	*gpus.Process
 	gpus   []*gpus.GPU

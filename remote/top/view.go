@@ -56,7 +56,6 @@ func (m *Model) room() int {
 	return max(0, room)
 }
 
-// page counts the visible rows.
 func (m *Model) page() int { return max(0, m.room()-1) }
 
 func (m *Model) body() []string {
@@ -312,7 +311,7 @@ func (m *Model) tabs() string {
 	return b.String()
 }
 
-// tabCount is worth seeing from all tabs.
+// tabCount is a number worth seeing from all tabs.
 func (m *Model) tabCount(tab tabID) int {
 	switch {
 	case m.scene == nil:

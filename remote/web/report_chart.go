@@ -33,7 +33,6 @@ type chartColumn struct {
 	Parts            []chartPart // per series
 }
 
-// chartPart is a row's share of a day, and where it is drawn.
 type chartPart struct {
 	Number                    int    // of the colour
 	Key                       string // of the row

@@ -207,7 +207,6 @@ func (h *Host) find(name, folders string) string {
 	return ""
 }
 
-// run runs a program and returns its stdout. The error has its output.
 func (h *Host) run(ctx context.Context, name string, args ...string) (string, error) {
 	out, _, err := h.runAs(ctx, nil, "", name, args...)
 	return out, err

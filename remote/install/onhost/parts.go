@@ -27,7 +27,6 @@ var (
 	enforceService string
 )
 
-// part is a file, link or line that comes with the program.
 type part struct {
 	path    string
 	link    string   // target of a link

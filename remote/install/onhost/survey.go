@@ -86,7 +86,6 @@ func (h *Host) unsafe(dir string) *Folder {
 	}
 }
 
-// look surveys the host without changes.
 func (i *installation) look(ctx context.Context) *Survey {
 	s := &Survey{Version: text.Cut(text.OneLine(i.Version), 80), NotNew: i.NotNew()}
 	s.Found = i.foundBySudo()

@@ -30,7 +30,6 @@ type files struct {
 	refused error    // the first unsupported line
 }
 
-// root is a top-level file, and how ssh treats it.
 type root struct {
 	path, relative string // relative: base of relative names in Includes
 	must, private  bool   // it must exist; its mode is checked

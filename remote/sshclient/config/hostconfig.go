@@ -91,7 +91,7 @@ const minRSASize = 1024 // OpenSSH's minimum in bits (SSH_RSA_MINIMUM_MODULUS_SI
 
 const commandTokens = "CdHhikLlnpru" // of KnownHostsCommand, except those known only during the handshake
 
-// leftOut are keywords for ssh(1) alone: KnownHostsCommand with quotes or other tokens, ProxyUseFdpass with ProxyCommand.
+// leftOut are for ssh(1) alone: KnownHostsCommand with quotes or other tokens, ProxyUseFdpass with a ProxyCommand.
 var leftOut = []string{"knownhostscommand", "proxyusefdpass", "revokedhostkeys"}
 
 // restrictions limits algorithms and keys. It fails if they rule out our login.

@@ -191,7 +191,7 @@ var algorithmLists = sync.OnceValue(func() []algorithmList {
 func (l algorithmList) keyword() string { return strings.ToLower(l.name) }
 func isRC4(name string) bool            { return strings.HasPrefix(name, "arcfour") }
 
-// isObsolete: newer versions of ssh don't accept the name.
+// isObsolete says that newer versions of ssh don't accept the name.
 func isObsolete(name string) bool { return strings.HasPrefix(name, "ssh-dss") }
 
 // implemented is what the library has, except RC4. ssh_config must enable the insecure ones.

@@ -101,7 +101,6 @@ CREATE TABLE genv_usage.day_sums (fleet integer, kind integer, start bigint, nam
 `, serverVersion, columnTypes("bigint"))
 }
 
-// serverUpgrade removes the unused tables of version 1.
 const serverUpgrade = `
 DROP TABLE IF EXISTS hours, days, devices;
 ALTER TABLE fleets DROP COLUMN IF EXISTS days;

@@ -95,7 +95,6 @@ func listOf(texts []string) *valuesList {
 	return l
 }
 
-// add adds a row of numbers, texts, and pointers to them.
 func (l *valuesList) add(fields ...any) {
 	before := ", ("
 	if l.text.Len() == 0 {

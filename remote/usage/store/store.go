@@ -38,7 +38,6 @@ type Options struct {
 	PseudonymsAfter time.Duration
 }
 
-// Defaults of Options.
 const (
 	DefaultKeepHours = 35 * 24 * time.Hour
 	DefaultKeepDays  = 731 * 24 * time.Hour
@@ -58,7 +57,7 @@ type Store struct {
 	name    string        // of the fleet
 }
 
-// dialect is more than words.
+// dialect has what differs in more than words.
 type dialect interface {
 	// prepare creates or finds tables and fleet.
 	prepare(t *tx)
@@ -125,7 +124,6 @@ func open(ctx context.Context, place string, options Options, writes bool) (*Sto
 // Close closes the database. Commits are kept.
 func (s *Store) Close() error { return s.db.Close() }
 
-// transaction runs f atomically.
 func (s *Store) transaction(ctx context.Context, f func(*tx)) error {
 	return s.change(ctx, func(t *tx) {
 		t.databaseFacts = s.facts(t)
@@ -214,7 +212,6 @@ func (t *tx) number(query string, args ...any) (value int64, found bool) {
 	return number.Int64, number.Valid
 }
 
-// rows calls f for each scanned row.
 func (t *tx) rows(columns []any, f func(), query string, args ...any) {
 	if t.err != nil {
 		return

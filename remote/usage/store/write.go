@@ -246,7 +246,6 @@ func (t *tx) rename(names map[string]string, since, until int64) {
 	}
 }
 
-// unusedNames are in no row.
 const unusedNames = "id NOT IN (SELECT name FROM hour_sums UNION SELECT name FROM day_sums)"
 
 // usePseudonyms replaces the users of one old day, if any.

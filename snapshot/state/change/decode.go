@@ -142,7 +142,7 @@ func checkIndices(list []snapshot.DeviceIndex) error {
 	return nil
 }
 
-// classes are what errors.Is finds in another process, too.
+// classes are found by errors.Is in another process, too.
 var classes = map[string]error{
 	"no-devices":     state.ErrNoDevices,
 	"request":        state.ErrRequest,

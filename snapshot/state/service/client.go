@@ -82,7 +82,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// ask sends a request, and retries it on ErrBusy.
 func (c Client) ask(ctx context.Context, r Request) (Answer, error) {
 	retry := cmp.Or(c.Retry, 10*time.Second)
 	r.Version = Version

@@ -27,7 +27,7 @@ type callerProcess struct {
 	name      snapshot.Username // of the account; empty if not looked up yet
 }
 
-// isRoot: root on the host itself or, on a simulated host, the same user.
+// isRoot says whether it is root on the host itself or, on a simulated host, the same user.
 func (p *callerProcess) isRoot() bool { return int(p.uid) == os.Geteuid() && p.unknown == nil }
 
 // reserver is the uid whose reservations may change; 0 (root): all.

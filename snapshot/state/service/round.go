@@ -96,7 +96,7 @@ func (s *Server) barred(
 	return ""
 }
 
-// reserved: reservations would lack the wait's GPUs.
+// reserved says whether the wait's GPUs are needed for reservations.
 func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.DeviceIndex, missing int) bool {
 	if w.UID == 0 || len(free) < missing {
 		return false

@@ -97,7 +97,7 @@ func (q *waits) wake() {
 	}
 }
 
-// empty: no look at the host is needed; q.mu is held.
+// empty says that no look at the host is needed; q.mu is held.
 func (q *waits) empty() bool { return len(q.list)+len(q.disconnected)+len(q.offers) == 0 }
 
 func (s *Server) serveWaits(ctx context.Context) {

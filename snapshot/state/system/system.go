@@ -128,7 +128,7 @@ type Namespaces struct {
 	User uint64 `json:"user_namespace"`
 }
 
-// PROC_PID_INIT_INO and PROC_USER_INIT_INO in include/linux/proc_ns.h.
+// The initial namespaces' PROC_PID_INIT_INO and PROC_USER_INIT_INO (include/linux/proc_ns.h).
 const (
 	initialPID  = 0xEFFFFFFC
 	initialUser = 0xEFFFFFFD
