@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// Denial is what a user was denied on a device within a minute. guard-denials.json doesn't have the user's name.
+// Denial is what a user was denied on a device within a minute. guard-denials.json has no user names.
 type Denial struct {
 	First  time.Time    `json:"first"`
 	Last   time.Time    `json:"last"`
@@ -114,7 +114,7 @@ var denialsNote = folder.Note[Denials]{
 // WriteDenials replaces the list in root's run folder, which only root may read.
 func WriteDenials(dir string, l Denials) error { return denialsNote.Write(dir, l) }
 
-// ReadDenials returns an empty list without a file. The error wraps folder.ErrUnsafe or snapshot.ErrInvalid.
+// ReadDenials returns an empty list without a file. Errors wrap folder.ErrUnsafe or snapshot.ErrInvalid.
 func ReadDenials(dir string) (Denials, error) {
 	l, err := denialsNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -36,7 +36,7 @@ type Order struct {
 	By            string                 `json:"by"` // who gave it, for people
 	LeaseMS       int64                  `json:"lease_ms,omitempty"`
 
-	// ID stays the same in renewals. Given is when the order was last given, by the wall clock. Both are empty before.
+	// ID stays the same in renewals. Given is when the order was last given. Both are empty before.
 	ID    string    `json:"-"`
 	Given time.Time `json:"-"`
 
@@ -47,7 +47,7 @@ type Order struct {
 // Lease is how long the order holds without a renewal.
 func (o *Order) Lease() time.Duration { return time.Duration(o.LeaseMS) * time.Millisecond }
 
-// Check refuses an order that no host could carry out. The error wraps snapshot.ErrInvalid.
+// Check refuses an order that no host could carry out, with snapshot.ErrInvalid.
 func (o *Order) Check() error {
 	switch {
 	case !o.Mode.Valid():
@@ -87,7 +87,8 @@ func invalidOrder(format string, args ...any) error {
 // First is the first guarded uid.
 func (o *Order) First() snapshot.UID { return cmp.Or(o.FirstUID, system.FirstUID()) }
 
-// ExemptsDevice says whether anyone may open a device. If all exempt ones have UUIDs, indices, which move, don't count.
+// ExemptsDevice reports whether anyone may open a device. Indices move: they don't count if all exempt devices have
+// UUIDs.
 func (o *Order) ExemptsDevice(index snapshot.DeviceIndex, uuid snapshot.GPUUUID) bool {
 	if uuid != "" && len(o.ExemptUUIDs) == len(o.ExemptDevices) {
 		return slices.Contains(o.ExemptUUIDs, uuid)
@@ -151,7 +152,7 @@ type PolicySetting struct {
 	ExemptUIDs  []snapshot.UID
 }
 
-// At is a time by the wall clock, for people, and by the kernel's clock, which counts suspended time and is never set.
+// At is a time by the wall clock and by the kernel's clock, which counts suspended time and is never set.
 type At struct {
 	Time      time.Time
 	BootID    string
@@ -195,7 +196,7 @@ var (
 	ErrReplaced = errors.New("the guard has got another order") // another order was given. Don't renew the old one.
 )
 
-// GiveOrder gives an order that replaces any other; an empty ID makes a new one. Only root gives orders.
+// GiveOrder replaces any other order; an empty id makes a new one. Only root gives orders.
 func GiveOrder(dir string, o Order, id string, now At) (Order, error) {
 	holds, _, err := OfferOrder(dir, o, id, now, func(Order, error) bool { return true })
 	return holds, err
@@ -224,7 +225,7 @@ func OfferOrder(dir string, o Order, id string, now At,
 	return holds, given && err == nil, err
 }
 
-// RenewOrder renews an order's lease. ErrReplaced: a later order was given, which is returned and stays.
+// RenewOrder renews a lease. ErrReplaced: a later order was given, which is returned and stays.
 func RenewOrder(dir string, g Order, now At) (Order, error) {
 	holds, err := locked(dir, func(d *folder.Folder, present Order, err error) (Order, error) {
 		switch {
@@ -241,7 +242,7 @@ func RenewOrder(dir string, g Order, now At) (Order, error) {
 	return holds, err
 }
 
-// WithdrawOrder removes an order, so that any controller may give one. ErrReplaced: a later order was given.
+// WithdrawOrder lets any controller give an order. ErrReplaced: a later order was given.
 func WithdrawOrder(dir string, g Order) error {
 	_, err := locked(dir, func(d *folder.Folder, present Order, err error) (Order, error) {
 		switch {
@@ -274,7 +275,7 @@ func writeOrder(d *folder.Folder, o Order, id string, now At) (Order, error) {
 	return o, orderNote.Put(d, storedOrder{orderSchema, id, o, now.Time.UTC(), o.bootID, o.ends.Milliseconds()})
 }
 
-// ReadOrder returns the last order, even after its lease. The error wraps ErrNoOrder, folder.ErrUnsafe or
+// ReadOrder returns the last order, even after its lease. Errors wrap ErrNoOrder, folder.ErrUnsafe or
 // snapshot.ErrInvalid.
 func ReadOrder(dir string) (Order, error) {
 	s, err := orderNote.Read(dir)

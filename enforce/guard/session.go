@@ -25,7 +25,7 @@ const (
 	listEvery = 30 * time.Second // how often the devices are listed; every tick until there are some
 )
 
-// lockedKeeper is a Keeper with the lock. One goroutine runs its methods.
+// One goroutine runs the methods of a lockedKeeper.
 type lockedKeeper struct {
 	*Keeper
 	watch   *stateWatch

@@ -104,7 +104,7 @@ func (g *loaded) users() []AllowedUser {
 	return users
 }
 
-// Status is what the guard of a host does, in guard.json for all users.
+// Status is what a host's guard does, in guard.json for all users.
 type Status struct {
 	Schema string    `json:"schema"`
 	Mode   Mode      `json:"mode"` // that of the kernel until Until, if the file isn't written again
@@ -138,7 +138,7 @@ type Device struct {
 	Why     string               `json:"why,omitempty"` // why it isn't
 }
 
-// AllowedUser may open guarded devices. guard.json doesn't have the name.
+// AllowedUser may open guarded devices. guard.json has no names.
 type AllowedUser struct {
 	UID     snapshot.UID           `json:"uid"`
 	Devices []snapshot.DeviceIndex `json:"devices"`
@@ -160,7 +160,7 @@ var statusNote = folder.Note[Status]{
 	},
 }
 
-// ErrNoStatus means that no guard was on since the machine was started.
+// ErrNoStatus means that no guard was on since the machine started.
 var ErrNoStatus = errors.New("no guard was on since the machine was started")
 
 // WriteStatus replaces guard.json.
@@ -175,7 +175,7 @@ func WriteStatus(dir string, s Status) error {
 	return statusNote.Publish(dir, s)
 }
 
-// ReadStatus reads guard.json. The error wraps ErrNoStatus, folder.ErrUnsafe or snapshot.ErrInvalid.
+// ReadStatus reads guard.json. Errors wrap ErrNoStatus, folder.ErrUnsafe or snapshot.ErrInvalid.
 func ReadStatus(dir string) (Status, error) {
 	s, err := statusNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {

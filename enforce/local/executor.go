@@ -52,7 +52,7 @@ type StateFiles interface {
 	Update(ctx context.Context, change func(*state.Files) error) error
 }
 
-// ExecutorOptions configure an Executor. The zero value doesn't wait for the end of processes, as 1.4.3 does.
+// ExecutorOptions configure an Executor. The zero value doesn't wait for the end of processes, like 1.4.3.
 type ExecutorOptions struct {
 	Grace      time.Duration    // for processes after SIGTERM if the order doesn't say; 0 to not wait
 	UID        snapshot.UID     // of genv: only root (0) changes the environments of others
@@ -61,7 +61,7 @@ type ExecutorOptions struct {
 	Proc       proc.FS          // the proc file system; the zero FS is /proc
 }
 
-// Executor carries out orders on this machine. It is safe for concurrent use, and remembers processes between cycles.
+// Executor carries out orders on this machine. It is safe for concurrent use, and remembers processes.
 type Executor struct {
 	inspector           Inspector
 	stateFiles          StateFiles
@@ -80,9 +80,9 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 	}
 }
 
-// Execute carries out an order, and returns the outcomes of order.Detach, then of order.Terminate, in their order. When
-// ctx ends, it begins no further step; the remaining items are StatusFailed. Calls run concurrently. An order that is
-// passed twice is carried out twice.
+// Execute carries out an order, and returns the outcomes of order.Detach, then of order.Terminate. When ctx ends, it
+// begins no further step; remaining items are StatusFailed. Calls run concurrently. An order that is passed twice is
+// carried out twice.
 func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
 	e := &execution{Executor: x, id: o.ID, gpus: o.GPUs, Options: o.Options}
 	e.GraceMS = cmp.Or(o.GraceMS, x.options.Grace.Milliseconds())
@@ -91,8 +91,8 @@ func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
 	return append(detached, e.terminate(ctx, o.Terminate)...)
 }
 
-// As returns an Executor with the same memory that carries out a controller's orders. In the goroutine of Execute it
-// calls onAction with 1.4.3's line after each action, and onWarning with other problems.
+// As returns an Executor with the same memory for a controller. In the goroutine of Execute it calls onAction with
+// 1.4.3's line after each action, and onWarning with other problems.
 func (x *Executor) As(asker ending.Authority, onAction, onWarning func(line string)) *Executor {
 	other := *x
 	other.asker, other.onAction, other.onWarning = asker, onAction, onWarning

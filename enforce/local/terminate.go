@@ -179,7 +179,7 @@ type Containers interface {
 	Stop(ctx context.Context, r container.Running, grace time.Duration) error
 }
 
-// findContainer returns the container whose first process is the target; nil for none, or with t.engineErr.
+// findContainer returns the container whose first process the target is; nil for none, or with t.engineErr.
 func (x *execution) findContainer(ctx context.Context, t *target, now *inspection) *container.Running {
 	listed := now.processes[t.judged.PID]
 	if x.options.Containers == nil || listed == nil || listed.ContainerInfo == nil || !listed.ContainerInfo.Init {

@@ -326,7 +326,7 @@ func (x *Executor) protectedBy(stat proc.Stat, uid snapshot.UID, unprotected []s
 	return ""
 }
 
-// nameOf is a process's protected name, or "": by its program, or its command, of which the kernel keeps 15 bytes.
+// The kernel keeps 15 bytes of a command.
 func (x *Executor) nameOf(stat proc.Stat) string {
 	names := safety.Protected()
 	if program := x.proc().Program(stat.PID); slices.Contains(names, program) {

@@ -47,8 +47,8 @@ const (
 )
 
 // Box has the notices of all users of a host. Each user's are in a file of root's that an access control list lets only
-// that user read, like the user's history. What was read is in a file of the user's own: see Inbox. The number, size
-// and age of notices are bounded. Callers have to escape the texts.
+// that user read. What was read is in the user's own file: see Inbox. Number, size and age are bounded. Callers have to
+// escape the texts.
 type Box struct {
 	Root     string // root's folder; the notices are in a folder below it
 	Accounts nss.Passwd
@@ -73,7 +73,7 @@ func noteOf(uid snapshot.UID) folder.Note[keptMessages] {
 	}
 }
 
-// ErrTooManyUsers is wrapped when there are notices for too many users.
+// ErrTooManyUsers means that there are notices for too many users.
 var ErrTooManyUsers = errors.New("notices for too many users are kept already")
 
 // Keep keeps a notice for its user, with its terminals and findings. Only root can. With more findings than fit, it

@@ -309,7 +309,7 @@ type Recipients struct {
 	found map[snapshot.Hostname]*recipientsOfHost
 }
 
-// recipientsOfHost are the accounts of a host's processes and environments that the kernel doesn't contradict.
+// recipientsOfHost are the accounts that the kernel doesn't contradict.
 type recipientsOfHost struct {
 	processes map[snapshot.PID]*snapshot.Process
 	envs      map[snapshot.EnvID]snapshot.UID

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Inbox shows a user's notices in one of the user's shells. A notice is read once somebody typed on a terminal after it
-// appeared there. Until then each new terminal shows it.
+// Inbox shows notices in a user's shells. A notice is read once somebody typed on a terminal after it appeared there.
+// Until then each new terminal shows it.
 type Inbox struct {
 	Box  Box
 	UID  snapshot.UID

@@ -58,7 +58,7 @@ func cgroup2Mount(mountinfo string) (string, error) {
 
 var unescaped = strings.NewReplacer(`\134`, `\`, `\040`, " ", `\011`, "\t", `\012`, "\n")
 
-// attach attaches the loaded program beside others. EPERM can't be a missing permission, since loading succeeded.
+// EPERM can't be a missing permission, since loading the program succeeded.
 func (c cgroup) attach(program *ebpf.Program) (l bpfLink, id uint32, err error) {
 	folder, err := os.Open(c.path)
 	if err != nil {

@@ -220,7 +220,7 @@ func (m *maps) readControl() (guard.Control, error) {
 
 var errNotPinned = errors.New("no guard is pinned")
 
-// linkPin is the pin of the link: while it exists, the guard is attached.
+// While this pin exists, the guard is attached.
 func linkPin(dir string) string { return filepath.Join(dir, "link") }
 
 // makeDir makes the folder of the pins, for its owner alone, if its parent is a bpffs.
@@ -257,7 +257,7 @@ func isBPFFS(dir string) error {
 	return nil
 }
 
-// takeOver continues with the pins in dir; errNotPinned if that is impossible.
+// takeOver returns errNotPinned if it can't continue with the pins in dir.
 func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
 	l, err := pinnedLink(linkPin(dir))
 	switch {

@@ -47,7 +47,7 @@ func (m *maps) all() iter.Seq2[**ebpf.Map, *ebpf.MapSpec] {
 	}
 }
 
-// createMaps makes empty maps: with them the program allows everything.
+// With empty maps the program allows everything.
 func createMaps() (*maps, error) {
 	m := &maps{}
 	for at, spec := range m.all() {

@@ -175,7 +175,7 @@ var (
 	ErrConflict = errors.New("another program is in the way of the kernel guard")
 )
 
-// classify gives an error of bpf(2) its class. Root gets EPERM without CAP_BPF, or in a locked-down kernel.
+// classify gives an error of bpf(2) its class. Without CAP_BPF, or in a locked-down kernel, root gets EPERM.
 func classify(what string, err error) error {
 	switch {
 	case err == nil:

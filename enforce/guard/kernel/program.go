@@ -16,7 +16,7 @@ const nvidiaMajor = 195
 
 const programName = "genv_guard"
 
-// eventInterval is the minimum time between events of the same kind, uid and minor.
+// Between events of the same kind, uid and minor.
 const eventInterval = 100 * time.Millisecond
 
 // Fields of struct bpf_cgroup_dev_ctx, the program's argument.

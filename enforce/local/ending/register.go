@@ -116,7 +116,7 @@ func (r *Register) update(change func(list []endingProcess, now time.Duration) [
 	return note.Put(dir, endingList{schema, r.BootID, change(known.Processes, now)})
 }
 
-// errOver means that a list is of another boot, or damaged, and is replaced.
+// errOver: the list is of another boot, or damaged.
 var errOver = errors.New("not a list of this boot")
 
 func (r *Register) check(f *endingList) error {
@@ -129,7 +129,7 @@ func (r *Register) check(f *endingList) error {
 // Authority is the right to carry out an order.
 type Authority struct {
 	Name string // of the controller; "" if it isn't known
-	// Hold keeps other controllers from replacing this one until release is called; an error if one has. nil: none can.
+	// Hold keeps other controllers from replacing this one until release is called, or fails if one has. nil: none can.
 	Hold func() (release func(), err error)
 }
 

@@ -17,7 +17,7 @@ import (
 
 const maxHosts = 3 // in a subject
 
-// message is a letter to its user's address, or its copy to another one. Non-ASCII text is encoded.
+// Non-ASCII text is encoded.
 func (l *Letter) message(settings *policy.Mail, address, subject, body string) *gomail.Msg {
 	_, domain, _ := strings.Cut(settings.Sender.Address, "@")
 	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
@@ -96,7 +96,7 @@ And there are {{.}} more, which are left out here.
 {{end}}`))
 })
 
-// Compose returns the subject and the text, with whom to ask, if any. What users chose is quoted and escaped in both.
+// Compose returns the subject and the text. What users chose is quoted and escaped.
 func (l *Letter) Compose(contact string) (subject, body string) {
 	var b strings.Builder
 	if err := letterText().Execute(&b, struct {

@@ -33,10 +33,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Sender sends mail without delaying its caller. It is safe for concurrent use from Start until Close.
+// Sender never delays its caller. It is safe for concurrent use from Start until Close.
 type Sender struct {
 	Now func() time.Time
-	// Done is called once for each letter and copy, and Warn when mail begins to wait: from any goroutine.
+	// Done is called for each letter and copy, and Warn when mail begins to wait: from any goroutine.
 	Done func(Letter)
 	Warn func(error)
 
@@ -244,7 +244,7 @@ type failure struct {
 
 func (f failure) Unwrap() error { return f.error }
 
-// SendTest sends a user a mail marked as a test, and then its copies, once each. The mail's result comes first.
+// SendTest sends a mail marked as a test, and its copies, once each. The mail's result comes first.
 func SendTest(ctx context.Context, settings *policy.Mail, user snapshot.Username, now time.Time) (results []Letter) {
 	l := Letter{User: user, Test: true, written: now}
 	l.Items = []notify.UserMessage{{ID: "test", Line: notify.TestText, At: now}}

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// send sends one message. An error is final from code 500 on (RFC 5321), and once the server has the whole mail.
+// An error is final from code 500 on (RFC 5321), and once the server has the whole mail.
 func send(ctx context.Context, settings *policy.Mail, to string, msg *gomail.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, settings.Timeout)
 	defer cancel()
