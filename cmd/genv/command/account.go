@@ -62,7 +62,7 @@ func Account(getenv func(string) string) (string, error) {
 	return account, nil
 }
 
-// IsPerson reports whether a controller's account exists, and neither it nor root runs this process. Such a user needs
+// IsPerson reports whether a controller's account exists, and neither it nor root runs this process, which then needs
 // no rights on the hosts.
 func IsPerson(ctx context.Context, getenv func(string) string) bool {
 	name, err := Account(getenv)
@@ -114,8 +114,8 @@ func controllersAccount(ctx context.Context, getenv func(string) string) (accoun
 	return account, nil
 }
 
-// AsAccountBeside, for a process named MonitorName, runs this program with args (its name first) as the controller's
-// account, and returns the exit code.
+// AsAccountBeside is for a process named MonitorName: it runs this program with args (its name first) as the
+// controller's account, and returns the exit code.
 func AsAccountBeside(ctx context.Context, p Program, args []string) int {
 	account, err := controllersAccount(ctx, p.Getenv)
 	if err != nil {

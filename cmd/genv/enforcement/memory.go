@@ -107,8 +107,7 @@ const (
 	serviceStateDir = "/var/lib/genv-controller" // of systemd's controller
 )
 
-// ControllerDirs are the folders in which a controller may have kept its state: the named one, or those of the service
-// and this user that exist.
+// ControllerDirs are the folders of controllers: the named one, or the existing ones of the service and this user.
 func ControllerDirs(getenv func(string) string, named string) (dirs []string) {
 	if named != "" {
 		return []string{named}

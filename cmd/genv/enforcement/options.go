@@ -161,7 +161,7 @@ func (o *LoopFlags) Read(c *cli.Context) (Options, error) {
 	return options, nil
 }
 
-// UseHostGroups gives the caps of a policy the groups of an inventory: of the named files, or of the default one.
+// UseHostGroups gives a policy's caps the groups of an inventory: the named files, or the default one.
 func UseHostGroups(file *policy.File, named inventory.Selection, getenv func(string) string) error {
 	named.DefaultFiles, named.OpenDefault = command.ConfigPaths(getenv, command.HostsFile), command.OpenConfig
 	err := file.UseHostGroups(func() (groups map[string][]string, err error) {

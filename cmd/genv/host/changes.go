@@ -131,8 +131,7 @@ type recent[V any] struct {
 	outdated atomic.Bool // something has changed since begun
 }
 
-// get asks if the answer is older than age or outdated. An answer whose question began while the caller waited is new
-// enough.
+// get asks if the answer is older than age or outdated. A question that began while the caller waited is new enough.
 func (r *recent[V]) get(age time.Duration, ask func() (V, error)) (V, error) {
 	came := time.Now()
 	r.mu.Lock()

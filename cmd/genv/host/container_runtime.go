@@ -272,8 +272,8 @@ func (h *hookCall) stop(ctx context.Context) error {
 	return errors.Join(err, container.RemoveRecord(h.Run, r.ID, &r))
 }
 
-// runsAgain reports whether the container was started again: its record is about another process than the ended one,
-// and than the runtime that failed to create it and calls this hook.
+// runsAgain reports whether the container was started again: its record is about a running process, other than the
+// runtime that failed to create it and calls this hook.
 func (h *hookCall) runsAgain(r *container.Record) bool {
 	if r.PID == 0 || int(r.PID) == os.Getppid() {
 		return false

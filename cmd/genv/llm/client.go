@@ -233,8 +233,7 @@ func Models(environments []snapshot.Environment) []ServedModel {
 	return list
 }
 
-// Choose is the first server of a model, preferably the user's own, at a port unless that is 0. It is nil if no known
-// port serves the model.
+// Choose is the first server of a model, preferably the user's own, at a port unless that is 0; nil for none.
 func Choose(models []ServedModel, model string, port int, uid snapshot.UID) (chosen *ServedModel) {
 	for i := range models {
 		m := &models[i]

@@ -37,7 +37,7 @@ func allowNoDevices(files state.Files, err error) (state.Files, error) {
 	return files, err
 }
 
-// Devices are the state files with this host's devices. It asks nvidia-smi, which is slow, only if no devices are
+// Devices are the state files with this host's devices. nvidia-smi is slow: it is asked only if no devices are
 // registered, or if the driver has more.
 func (h *Host) Devices(ctx context.Context, raw bool) (state.Files, error) {
 	read := h.Store.Read

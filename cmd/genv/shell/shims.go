@@ -45,8 +45,8 @@ func ShimsDir(exe string, getenv func(string) string) (dir string, err error) {
 	return filepath.Join(home, ".cache", "genv", "shims"), nil
 }
 
-// EnsureShims makes sure that a folder holds links to the genv at an absolute path. It creates the folder with mode
-// 0700. The error is ErrUnsafeShims if users other than this one or root could write to it.
+// EnsureShims makes a folder with mode 0700 and links to the genv at an absolute path. The error is ErrUnsafeShims if
+// users other than this one or root could write to it.
 func EnsureShims(dir, exe string) error {
 	if checkShims(dir, exe) == nil {
 		return nil

@@ -207,8 +207,8 @@ func (v View) keyColumn() string {
 	return "index"
 }
 
-// uuids replaces indices in a selection by UUIDs. It leaves out devices that aren't attached: the real program would
-// take their indices as its own numbers.
+// uuids replaces indices by UUIDs, and leaves out devices that aren't attached: the real program would take their
+// indices as its own numbers.
 func (v View) uuids(selection string) string {
 	var names []string
 	for name := range strings.SplitSeq(selection, ",") {
