@@ -256,6 +256,7 @@ func (b *Binary) compressed() (data []byte, sum string) {
 	return b.gzip, b.gzipSum
 }
 
+// architecture is keyed by the machine of uname(1), or the number in an ELF header.
 var architecture = map[string]string{
 	"x86_64": "amd64", "amd64": "amd64", "62": "amd64", "aarch64": "arm64", "arm64": "arm64", "183": "arm64",
 }
