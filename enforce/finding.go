@@ -107,7 +107,7 @@ type DeviceRef struct {
 
 // Line is String with the user and command of the process, as far as known.
 func (f Finding) Line() string {
-	if known := f.Rule.of(); known != nil && (known.limit != nil || f.Cap != nil || f.Reservation != nil) {
+	if known := f.Rule.of(); known.line != nil && (known.limit != nil || f.Cap != nil || f.Reservation != nil) {
 		return f.String() // which names the user
 	}
 	return f.String() + (&snapshot.Process{
@@ -118,7 +118,7 @@ func (f Finding) Line() string {
 
 // String is the line that users of 1.4.3 know, without the host.
 func (f Finding) String() string {
-	if known := f.Rule.of(); known != nil {
+	if known := f.Rule.of(); known.line != nil {
 		return known.line(f)
 	}
 	return string(f.Rule)
@@ -127,7 +127,7 @@ func (f Finding) String() string {
 // Advice is what the user of the finding should do. find returns nil for an unknown environment.
 func (f *Finding) Advice(find func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment) string {
 	env := find(f.Host, f.EID)
-	known := cmp.Or(f.Rule.of(), &rule{})
+	known := f.Rule.of()
 	runs := env != nil && env.Runs
 	switch {
 	case f.Reservation != nil:

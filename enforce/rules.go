@@ -46,23 +46,22 @@ func RuleNames() []string {
 }
 
 // IsMovable reports whether users can move a process from this rule to another one.
-func (r Rule) IsMovable() bool { return cmp.Or(r.of(), &rule{}).isMovable }
+func (r Rule) IsMovable() bool { return r.of().isMovable }
 
+// of returns the zero rule for an unknown one.
 func (r Rule) of() *rule {
-	return snapshot.Find(rules, func(known *rule) bool { return known.Key == string(r) })
+	return cmp.Or(snapshot.Find(rules, func(known *rule) bool { return known.Key == string(r) }), &rule{})
 }
 
 // Setting returns the rule's setting; false for an unknown rule.
 func (r Rule) Setting() (Setting, bool) {
-	if known := r.of(); known != nil {
-		return known.Setting, true
-	}
-	return Setting{}, false
+	known := r.of()
+	return known.Setting, known.Key != ""
 }
 
 // Advice is what the user of a finding of this rule should do.
 func (r Rule) Advice() string {
-	return cmp.Or(cmp.Or(r.of(), &rule{}).advice, "Ask your administrator.")
+	return cmp.Or(r.of().advice, "Ask your administrator.")
 }
 
 // AdviceAfter is Advice for people who lost a process. An empty eid means outside of environments.
@@ -80,8 +79,5 @@ func (r Rule) AdviceAfter(eid snapshot.EnvID) string {
 // RuleOf is the rule of a finding, from the beginning of its ID; empty if unknown.
 func RuleOf(id string) Rule {
 	name, _, _ := strings.Cut(id, "/")
-	if Rule(name).of() == nil {
-		return ""
-	}
-	return Rule(name)
+	return Rule(Rule(name).of().Key)
 }

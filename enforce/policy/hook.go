@@ -29,9 +29,7 @@ type Hook struct {
 }
 
 func (r *reader) readHook(n *strictyaml.Node) {
-	hook := Hook{
-		On: []HookEvent{OnWarn, OnAct, OnLimit}, Timeout: 5 * time.Second, Retries: 2,
-	}
+	hook := Hook{On: []HookEvent{OnWarn, OnAct, OnLimit}, Timeout: 5 * time.Second, Retries: 2}
 	targets := 0
 	n.Map(strictyaml.Keys{
 		"command": func(n *strictyaml.Node) { hook.Command = readCommand(n); targets++ },
