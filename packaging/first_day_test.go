@@ -132,7 +132,7 @@ func TestTheFirstDay(t *testing.T) {
 	run := func(on int, user, name string, device, load int) {
 		d.hosts[on].byHand(user, name, device, load)
 		d.jobs[name] = d.hosts[on]
-		time.Sleep(1100 * time.Millisecond) // which is newer counts by the second
+		time.Sleep(2100 * time.Millisecond) // which is newer counts by the second, give or take one
 	}
 	run(0, "ann", "ann1", 0, 97)
 	run(1, "ann", "ann2", 0, 95)

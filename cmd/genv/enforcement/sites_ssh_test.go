@@ -277,7 +277,7 @@ func TestCapsOnTheFirstDayOverRealSSH(t *testing.T) {
 	three := func(s *realSite, loads ...int) {
 		for i, name := range []string{"oldest", "older", "newest"} {
 			s.start(name, hosts[i], "fay", nil, loads[i], 0)
-			time.Sleep(1100 * time.Millisecond) // it counts by the second
+			time.Sleep(2100 * time.Millisecond) // it counts by the second, give or take one
 		}
 	}
 	t.Run("at noon the newest ends, after a warning", func(t *testing.T) {
