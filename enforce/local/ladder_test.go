@@ -163,8 +163,9 @@ func unkillable(t *testing.T) (c *child, release func()) {
 	})
 	held := onlyChild(t, c.pid())
 	attached, let, done := make(chan error), make(chan struct{}), make(chan struct{})
-	go func() { // a tracer is a thread
+	go func() { // a tracer is a thread; one that ended would end the children that it has started for other tests
 		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		defer close(done)
 		attached <- unix.PtraceSeize(int(held))
 		<-let

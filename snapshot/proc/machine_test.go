@@ -97,31 +97,32 @@ func TestHasEnded(t *testing.T) {
 	require.Error(t, proctest.Try(proc.HasEnded(number)).Err, "it is no descriptor any more")
 }
 
-// asNobody calls do on a thread of the user nobody, which ends afterwards.
+// asNobody calls do on a thread of the user nobody.
 func asNobody(t *testing.T, do func()) {
 	t.Helper()
 	const nobody = 65534
 	var errno syscall.Errno
 	onItsOwnThread(func() {
-		if _, _, errno = syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, nobody); errno == 0 {
+		if _, _, errno = syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, 0); errno == 0 {
 			do()
+			_, _, errno = syscall.RawSyscall(syscall.SYS_SETRESUID, 0, 0, 0)
 		}
 	})
 	require.Zero(t, errno)
 }
 
-// onItsOwnThread calls do on a thread that ends with it. The first thread never
-// ends, and /proc shows its owner as that of the process, so it is passed over.
+// onItsOwnThread calls do on a thread that nothing else uses. /proc shows the owner of the first thread as that of the
+// process, so it is passed over. A thread that ended would end the children that it has started for other tests.
 func onItsOwnThread(do func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		if syscall.Gettid() != syscall.Getpid() {
 			do()
 			return
 		}
-		defer runtime.UnlockOSThread()
 		onItsOwnThread(do) // on another one, since this one is held
 	}()
 	<-done
