@@ -88,11 +88,14 @@ func shownLines(o order.Order, lines []string) []string {
 		d := &o.Detach[i]
 		shown[d.String()], shown[d.Raw()] = d.String(), d.String()
 	}
+	allSteps := order.Options{Kill: true} // whatever this order asks for
 	for i := range o.Terminate {
 		t := &o.Terminate[i]
-		shown[t.String()], shown[t.Raw()] = t.String(), t.String()
-		kill := "Killing " + t.Object()
-		shown[kill] = kill
+		shown[t.Raw()] = t.String()
+		for _, step := range allSteps.Steps() {
+			said := step.Verb + " " + t.Object()
+			shown[said] = said
+		}
 	}
 	list := slices.Clone(lines)
 	for i, line := range list {

@@ -25,7 +25,7 @@ func isDevice(name string) bool {
 // stateNames has the files of state and reservations, and waits.json of the run folder. Others are locks and notes.
 var stateNames = []string{"envs.json", "devices.json", "waits.json", "reservations.json"}
 
-const askedFile = "asked.json"
+const askersFile = "askers.json" // service.AskedNote
 
 // folders watches by inotify: device nodes that come and go, the state files, the run folder (the guard's open log,
 // waits of root's service), and opens of nodes if nothing else does.
@@ -123,7 +123,7 @@ func (f *folders) add(e InotifyEvent, all *inotifyEvent) {
 	case !watched:
 	case dir == f.run && e.Name == OpenLogFile:
 		all.guard = true
-	case dir == f.run && e.Name == askedFile:
+	case dir == f.run && e.Name == askersFile:
 		all.state = true
 	case dir == f.dev && isDevice(e.Name):
 		all.nodes = all.nodes || e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
 // host is a host with a register, and the time since its boot.
@@ -133,6 +134,7 @@ func TestPath(t *testing.T) {
 	env := map[string]string{"GENV_ROOT_DIR": "/r"}
 	get := func(name string) string { return env[name] }
 	require.Equal(t, "/r/run/asked.json", ending.Path(get))
+	require.NotEqual(t, service.AskedNote.Name, filepath.Base(ending.Path(get)), "the service's note is in the same folder")
 	env["GENV_TMPDIR"] = "/other"
 	require.NotEqual(t, "/r/run/asked.json", ending.Path(get))
 }

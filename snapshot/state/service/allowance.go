@@ -91,7 +91,7 @@ func (c Client) Allowance(ctx context.Context) (*Allowance, error) {
 
 // AskedNote says who asked lately. Controllers watch it in the run folder.
 var AskedNote = folder.Note[snapshot.Asked]{
-	Name: "asked.json", Max: 256 << 10, Mode: 0o600, Invalid: snapshot.ErrInvalid,
+	Name: "askers.json", Max: 256 << 10, Mode: 0o600, Invalid: snapshot.ErrInvalid,
 }
 
 type allowanceState struct {
