@@ -191,11 +191,11 @@ func SinceBoot() time.Duration {
 // Term is the term of a leader: an epoch of a cluster of etcd. It is zero for a controller that doesn't lead.
 type Term struct{ Epoch, Cluster uint64 }
 
-// Roles are what a controller does in its roles.
+// Roles has what a controller does as a standby and as the leader.
 type Roles struct {
-	// StandBy is called while the controller doesn't lead, and Lead for each term. Their contexts end with the role. By
-	// that of Lead nothing may begin (see remote.MayBegin) once another controller may lead, even if this program was
-	// stopped and hasn't noticed yet.
+	// StandBy is called while the controller doesn't lead, and Lead for each term. Their contexts end with the role.
+	// With that of Lead, remote.MayBegin fails once another controller may lead, even if this program was stopped and
+	// hasn't noticed yet.
 	StandBy func(context.Context) error
 	Lead    func(context.Context, Term) error
 	Changed func(Status) // called when the role, the epoch, the leader, or whether etcd answers, may have changed

@@ -218,7 +218,7 @@ type holding struct {
 	devices  map[string]int // by label
 }
 
-// countGPUTime counts the time since each host's last answer, up to maxGap, for what was attached.
+// countGPUTime counts the time since each host's last answer, unless it exceeds maxGap, for what was attached.
 func (c *Counters) countGPUTime(round *controller.Round, maxGap time.Duration) {
 	holdings := make(map[snapshot.Hostname]holding, len(round.Cluster.Hosts))
 	for i := range round.Cluster.Hosts {

@@ -259,7 +259,7 @@ func (c *Client) dialFrom(ctx context.Context, s config.HostConfig, to netip.Add
 	return dialer.DialContext(ctx, "tcp", to.String())
 }
 
-// source returns BindAddress, or BindInterface's first address, link-local ones last, like ssh.
+// source returns BindAddress, or BindInterface's first address, loopback and link-local last, like ssh.
 func (c *Client) source(ctx context.Context, s config.HostConfig, to netip.Addr) (netip.Addr, error) {
 	if s.BindAddress != "" {
 		family := "ip6"

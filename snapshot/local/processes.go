@@ -239,7 +239,7 @@ func (o *observer) assign(s *observation, readErr error) snapshot.Owner {
 	return owner
 }
 
-// remember stores an answer that the process may stop to show.
+// remember stores an answer that the process may stop showing.
 func (o *observer) remember(s *observation, owner *snapshot.Owner,
 	environments map[snapshot.EnvID]*snapshot.Environment,
 ) {

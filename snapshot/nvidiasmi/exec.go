@@ -260,7 +260,7 @@ func readLockHolder(file *os.File) (h lockHolder) {
 	text := make([]byte, 64)
 	n, _ := file.ReadAt(text, 0) // an error leaves nothing to parse
 	if strings.Trim(string(text[:n]), " 0\n") == "" {
-		return lockHolder{} // as for most calls, each of which would take microseconds to parse it
+		return lockHolder{} // the usual case, in which parsing would only cost time
 	}
 	var since int64
 	if _, err := fmt.Sscan(string(text[:n]), &h.pid, &since); err != nil || h.pid <= 0 {

@@ -16,7 +16,7 @@ type Activation struct {
 	Username snapshot.Username
 	PID      snapshot.PID       // 0 for none
 	KernelID string             // empty for none
-	Config   snapshot.EnvConfig // of a new environment; replaces what is set in an existing one
+	Config   snapshot.EnvConfig // of a new environment; what it sets replaces an existing one's
 	At       snapshot.Date
 }
 

@@ -222,7 +222,7 @@ func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time, beli
 	})
 	ended := without(left, func(b snapshot.Reservation) bool { return b.Ended == nil })
 	slices.SortFunc(ended, func(a, b snapshot.Reservation) int { return usedUntil(&a).Compare(usedUntil(&b)) })
-	for ; len(ended) > snapshot.MaxReserved-snapshot.MaxReservations; ended = ended[1:] { // drop the oldest
+	for ; len(ended) > snapshot.MaxReserved-snapshot.MaxReservations; ended = ended[1:] { // drop what counts least
 		left = slices.DeleteFunc(left, func(b snapshot.Reservation) bool { return b.ID == ended[0].ID })
 	}
 	return left

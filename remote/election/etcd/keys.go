@@ -159,8 +159,8 @@ func after(prefix string) []byte {
 // ErrConflict says that nothing was written: another controller leads, or modified the key.
 var ErrConflict = errors.New("another controller leads, or wrote in the meantime")
 
-// PutAfter writes a key if the revision created created the key guard, and modified last wrote the key; 0 for a missing
-// key. It returns the new revision, or ErrConflict, so that a late write doesn't replace a later one.
+// PutAfter writes a key if guard was created, and the key last written, in these revisions; 0 stands for a missing key.
+// It returns the new revision, or ErrConflict, so that a late write doesn't replace a later one.
 func (c *Gateway) PutAfter(ctx context.Context, guard string, created uint64, key string, modified uint64,
 	value []byte,
 ) (uint64, error) {

@@ -33,7 +33,7 @@ type Enter struct {
 	EID    snapshot.EnvID `json:"eid,omitempty"`       // empty: a new one named after the process
 	PID    snapshot.PID   `json:"pid,omitempty"`       // 0: none
 	Kernel string         `json:"kernel_id,omitempty"` // of a Jupyter kernel; empty: none
-	// Config is for a new environment; in an existing one it replaces what is set here.
+	// Config is for a new environment; what it sets replaces the settings of an existing one.
 	Config        snapshot.EnvConfig `json:"config,omitzero"`
 	Attach        bool               `json:"attach,omitempty"` // as many devices as Config says, if it does
 	OverSubscribe bool               `json:"over_subscribe,omitempty"`

@@ -75,7 +75,7 @@ func (d *Folder) openAt(name string, flags int) (int, error) {
 		switch {
 		case errors.Is(err, unix.EXDEV):
 			return -1, fmt.Errorf("%w: a file system is mounted at %s", ErrTampered, d.Join(name))
-		case !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM): // Linux before 5.6; seccomp filters of old container engines
+		case !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM): // Linux before 5.6; old engines' filters
 			return fd, err
 		}
 	}
@@ -182,8 +182,9 @@ func (d *Folder) Hold(name string, within time.Duration) (err error) {
 	return err
 }
 
-// LockWhole makes systemd-tmpfiles skip the folder until it is closed. It stops no user.
-func (d *Folder) LockWhole() { _ = unix.Flock(d.fd, unix.LOCK_SH|unix.LOCK_NB) } // if another process holds it, that works too
+// LockWhole makes systemd-tmpfiles skip the folder until it is closed. It stops no user. Another process's lock does
+// the same.
+func (d *Folder) LockWhole() { _ = unix.Flock(d.fd, unix.LOCK_SH|unix.LOCK_NB) }
 
 // LockShared is Lock with a shared flock(2).
 func (d *Folder) LockShared(name string, within time.Duration) (*os.File, error) {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenTrusted opens a folder for root, or the caller on a simulated host, alone. Others are ErrUnsafe.
+// OpenTrusted opens a folder that only root, or the caller on a simulated host, may write; else it is ErrUnsafe.
 func OpenTrusted(path string) (*Folder, error) {
 	d, err := OpenExisting(path)
 	if err == nil {
