@@ -104,8 +104,8 @@ func asNobody(t *testing.T, do func()) {
 	var errno syscall.Errno
 	onItsOwnThread(func() {
 		if _, _, errno = syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, 0); errno == 0 {
+			defer func() { _, _, errno = syscall.RawSyscall(syscall.SYS_SETRESUID, 0, 0, 0) }() // also if do fails
 			do()
-			_, _, errno = syscall.RawSyscall(syscall.SYS_SETRESUID, 0, 0, 0)
 		}
 	})
 	require.Zero(t, errno)
