@@ -186,7 +186,7 @@ type Environment struct {
 
 	Since         StartTime `json:"since,omitempty"`          // see Attachment.Since
 	Runs          bool      `json:"runs,omitempty"`           // its only process is that of `genv run`: it has no shell
-	OwnerMismatch bool      `json:"owner_mismatch,omitempty"` // its running processes are another user's, its author's
+	OwnerMismatch bool      `json:"owner_mismatch,omitempty"` // it was written by another user, who runs its processes
 }
 
 // Admits says whether a process of this uid (nil if unknown) may be in it: its user's, root's, or unknown.

@@ -199,7 +199,7 @@ func (f *LeaseFile) file() folder.Note[storedLease] {
 
 var errDamaged = errors.New("it doesn't say which controller acts")
 
-// tokensFor is how long a token is kept, and proves something, after its last request.
+// tokensFor is how long after its last request a token is kept and counts as proof.
 const tokensFor = 10 * time.Minute
 
 // Tokens keeps a conversation's token as a file that only root can list, and returns the other tokens for the same
