@@ -8,7 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// FreshFor is the maximum age of a snapshot to act on, unless it has just arrived.
+// FreshFor is the maximum age of a snapshot to act on; of a new one since it came, else since it was asked for.
 const FreshFor = 2 * time.Second
 
 // MaxOrdersUnderWay limits a host's running orders: one that never answers must not fill the memory.

@@ -17,7 +17,7 @@ type Host struct {
 	Snapshot *Snapshot
 	Err      error
 	AskedAt  time.Time     // by the monotonic clock; zero for just now
-	IsNew    bool          // the answer came at this event, and waited at most 2 s
+	IsNew    bool          // the answer came after the last judgement
 	Round    int           // of the question; 0 outside rounds. Cycles of a policy are rounds
 	Took     time.Duration // until the answer came
 }

@@ -141,7 +141,7 @@ func (c *Counting) looksAt(hosts []snapshot.Hostname) *looks {
 		if h == nil {
 			continue
 		}
-		if l.hosts = append(l.hosts, h); h.IsNew || c.Now.Sub(h.At) <= enforce.FreshFor {
+		if l.hosts = append(l.hosts, h); h.Fresh {
 			l.newest = judging.Later(l.newest, h.At)
 		}
 		if h.At.Before(l.oldest) {

@@ -19,9 +19,9 @@ type HostView struct {
 	At            time.Time     // when it was asked; ages are as of then
 	silence       time.Duration // how long it didn't answer before
 	unasked       time.Duration // how long it wasn't asked before that: see Judgement.pause
-	IsNew         bool          // its snapshot is from this event: see snapshot.Host
+	IsNew         bool          // see snapshot.Host
 	Acted         bool          // an order ended after it was asked
-	fresh         bool          // the snapshot may be acted on
+	Fresh         bool          // the snapshot may be acted on: see enforce.FreshFor
 	advances      bool          // the snapshot is the first of its round
 	Labels        map[string]string
 	Snapshot      *snapshot.Snapshot

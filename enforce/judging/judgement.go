@@ -89,8 +89,8 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 	return j
 }
 
-// setTime sets when the host was asked, and how long it didn't answer before. A snapshot is fresh in its first
-// judgement and for enforce.FreshFor, unless an order ended since.
+// setTime sets when the host was asked, and how long it didn't answer before. A snapshot from before the end of an order
+// is not fresh.
 func (h *HostView) setTime(host *snapshot.Host, known enforce.KnownHost, now time.Time) {
 	h.At, h.advances, h.LastLook = host.AskedAt, host.Round == 0 || host.Round != known.Round, known.Looked
 	if h.At.IsZero() {
@@ -103,7 +103,11 @@ func (h *HostView) setTime(host *snapshot.Host, known enforce.KnownHost, now tim
 	h.silence, h.unasked = max(0, h.At.Sub(lost)), h.j.pause(known.Looked, lost)
 	h.IsNew = host.AskedAt.IsZero() || host.IsNew
 	h.Acted = !known.Acted.IsZero() && !h.At.After(known.Acted)
-	h.fresh = (h.IsNew || now.Sub(h.At) <= enforce.FreshFor) && !h.Acted
+	from := h.At
+	if h.IsNew {
+		from = from.Add(host.Took)
+	}
+	h.Fresh = now.Sub(from) <= enforce.FreshFor && !h.Acted
 }
 
 // pause is how much longer than three intervals, and than a minute, nothing was looked at: the controller was off or
@@ -163,7 +167,7 @@ func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Warning)
 			f.Due = at
 		}
 	}
-	f.Deferred = over && (!due || h != nil && !h.fresh)
+	f.Deferred = over && (!due || h != nil && !h.Fresh)
 	if due = due && !f.Deferred; due {
 		f.Due = time.Time{}
 	}

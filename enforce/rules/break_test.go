@@ -165,22 +165,23 @@ func TestNothingIsDueOnAnOldLook(t *testing.T) {
 	policy := stated{all: enforce.Settings{EnvDevices: true, Warn: lasting(10)}}
 	const wrong = `a | env 1 alice u1 | dev 0 | proc 5 1 u1 0:10`
 	for name, row := range map[string]struct {
-		asked, now time.Duration // after the warning is over
-		isNew      bool
-		want       string
-		asks       bool
+		asked, took, now time.Duration // asked and now are after the warning is over
+		isNew            bool
+		want             string
+		asks             bool
 	}{
-		"asked for before it was over":           {-time.Second, 9 * time.Second, true, "", true},
-		"judged before, and older than 2 s":      {0, 3 * time.Second, false, "", true},
-		"judged before, and no older":            {0, 2 * time.Second, false, "a end 5", false},
-		"a slow answer that was asked for since": {0, 10 * time.Second, true, "a end 5", false},
+		"asked for before it was over":           {-time.Second, 0, 9 * time.Second, true, "", true},
+		"judged before, and older than 2 s":      {0, 3 * time.Second, 3 * time.Second, false, "", true},
+		"judged before, and no older":            {0, 0, 2 * time.Second, false, "a end 5", false},
+		"a slow answer that was asked for since": {0, 8 * time.Second, 10 * time.Second, true, "a end 5", false},
+		"an answer that waited for over 2 s":     {0, 7 * time.Second, 10 * time.Second, true, "", true},
 	} {
 		var memory controllerMemory
 		cluster := parseCluster(t, wrong)
 		h := &cluster.Hosts[0]
 		h.AskedAt, h.Round, h.IsNew = noon(0), 1, true
 		require.Empty(t, planText(memory.Judge(policy, cluster, noon(0))))
-		h.AskedAt, h.Round, h.IsNew = noon(10).Add(row.asked), 2, row.isNew
+		h.AskedAt, h.Took, h.Round, h.IsNew = noon(10).Add(row.asked), row.took, 2, row.isNew
 		plan := memory.Judge(policy, cluster, noon(10).Add(row.now))
 		require.Equal(t, row.want, planText(plan), name)
 		require.Equal(t, row.asks, len(plan.Ask) == 1, name)

@@ -71,7 +71,7 @@ func (c *Controller) enforce(ctx context.Context, e *loopEvent) (ask []snapshot.
 	}
 	now := c.Now()
 	policy := c.Memory.Operator.Policy(c.Policy, now)
-	plan, next, events := rules.Judge(policy, c.judgedCluster(), c.Memory.Rules, now)
+	plan, next, events := rules.Judge(policy, c.judgedCluster(now), c.Memory.Rules, now)
 	orders := ordersOf(plan, &c.round)
 	c.round.add(plan, policy, now)
 	if err := c.recordFirst(events, c.fleet.Duplicates, itemsOf(orders)); err != nil {
@@ -137,13 +137,13 @@ func (c *Controller) mayJudge(ctx context.Context, complete bool) bool {
 	return complete || !c.StopAtFailure || c.round.judged > 0
 }
 
-// judgedCluster is the cluster to judge. In a dry run all snapshots count as new.
-func (c *Controller) judgedCluster() snapshot.Cluster {
+// judgedCluster is the cluster to judge. In a dry run answers don't grow old while they wait for the others.
+func (c *Controller) judgedCluster(now time.Time) snapshot.Cluster {
 	cluster := c.fleet.Cluster
 	if c.DryRun {
 		cluster.Hosts = slices.Clone(cluster.Hosts)
 		for i := range cluster.Hosts {
-			cluster.Hosts[i].IsNew = true
+			cluster.Hosts[i].Took = now.Sub(cluster.Hosts[i].AskedAt)
 		}
 	}
 	return cluster
@@ -156,6 +156,7 @@ func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
 	for _, o := range orders {
 		next = next.Begin(o.OfHost, c.Now())
 	}
+	c.fleet.judged = true
 	c.Memory.Rules, c.Memory.Machines, c.background.unsaved = next, c.fleet.machines, true
 	c.round.sent, c.round.Items = c.round.Plan.Orders, itemsOf(orders)
 }

@@ -331,3 +331,44 @@ func TestASlowDisk(t *testing.T) {
 type sinkOf func(*controller.Round, []enforce.Event)
 
 func (s sinkOf) Consume(round *controller.Round, events []enforce.Event) { s(round, events) }
+
+// plans is a companion that looks at the rounds that are judged.
+type plans func(*controller.Round)
+
+func (p plans) Plan(round *controller.Round, _ []enforce.Event) (none []*controller.Delivery, effects controller.Effects) {
+	p(round)
+	return none, effects
+}
+func (plans) Learn(*controller.Round, *controller.Delivery) (none controller.Effects) { return none }
+
+// TestASlowHost: the others are new in a judgement of each cycle, and asked again only if that comes late. The loop
+// itself takes some time.
+func TestASlowHost(t *testing.T) {
+	for name, row := range map[string]struct {
+		stop bool // at failure
+		want string
+		asks int
+	}{"usually": {false, "2 a 5", 3}, "nothing may fail": {true, "3 a 5", 4}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, isNew := newWakeful("a", "slow"), make(map[string]bool)
+				w.hosts["a"].processes, w.hosts["slow"].takes = []snapshot.PID{5}, 3*time.Second
+				c := controllerOf(controller.Polled{Link: w}, warned(enforce.Warn{}), "a", "slow")
+				c.StopAtFailure = row.stop
+				c.Companions = []controller.Companion{plans(func(round *controller.Round) {
+					for _, h := range round.Cluster.Hosts {
+						if h.IsNew {
+							isNew[fmt.Sprint(h.Name, h.Round)] = true
+						}
+					}
+				})}
+				step := func(time.Duration) { time.Sleep(time.Millisecond) }
+				schedule := controller.LoopOptions{Interval: 10 * time.Second, Cycles: 3, Step: step}
+				require.NoError(t, controller.Loop(t.Context(), c, schedule, shown))
+				require.Len(t, isNew, 6)
+				require.Equal(t, []string{row.want}, w.ended)
+				require.Equal(t, row.asks, w.hosts["a"].asked)
+			})
+		})
+	}
+}

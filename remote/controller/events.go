@@ -23,7 +23,7 @@ type loopEvent struct {
 
 	urgent bool          // an answer shows a change
 	sooner time.Duration // mostSooner if an answer shows more use of GPUs, or a judgement asked for it
-	first  time.Time     // when the first answer came
+	first  time.Time     // when the first of answers came
 }
 
 func (e *loopEvent) onlyTick() bool {
@@ -67,8 +67,11 @@ func nextStart(start, now time.Time, interval time.Duration) time.Time {
 	return start.Add(rounds * interval)
 }
 
+// mostWait is how long an answer waits for others: it is still fresh then.
+const mostWait = enforce.FreshFor * 9 / 10
+
 // isReady reports whether to handle an event now. Answers of a tick are judged together, since limits hold for all of
-// them. But they wait at most FreshFor for the others, and not at all if one shows a change.
+// them. But they wait at most mostWait for the others, and not at all if one shows a change.
 func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 	switch {
 	case ctx.Err() != nil, len(e.actions) > 0, e.tick:
@@ -80,7 +83,7 @@ func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 	}
 	isDue := !l.due.IsZero() && !now.Before(l.due)
 	return len(e.ended) > 0 || e.complete || isDue ||
-		len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= enforce.FreshFor)
+		len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= mostWait)
 }
 
 func (l *loop) wait(ctx context.Context, e *loopEvent, now time.Time) {
@@ -99,7 +102,7 @@ func (l *loop) wait(ctx context.Context, e *loopEvent, now time.Time) {
 		for _, look := range looks {
 			l.add(e, hostAnswer{
 				name: look.Host.Name, askedAt: l.Now().Add(-time.Since(look.Asked)), came: look.Came,
-				round: l.fleet.round, snapshot: look.Snapshot,
+				took: look.Came.Sub(look.Asked), round: l.fleet.round, snapshot: look.Snapshot,
 			})
 			e.urgent = true
 		}
@@ -115,7 +118,7 @@ func (l *loop) wait(ctx context.Context, e *loopEvent, now time.Time) {
 func (l *loop) patience(e *loopEvent, now time.Time) time.Duration {
 	judgeAt := l.due
 	if len(e.answers) > 0 {
-		judgeAt = soonest(judgeAt, e.first.Add(enforce.FreshFor))
+		judgeAt = soonest(judgeAt, e.first.Add(mostWait))
 	}
 	if len(e.ended) > 0 || e.complete || e.urgent {
 		judgeAt = now
@@ -168,9 +171,9 @@ func (l *loop) take(e *loopEvent, answers []hostAnswer) {
 
 func (l *loop) add(e *loopEvent, a hostAnswer) {
 	if len(e.answers) == 0 {
-		e.first, e.answers = time.Now(), make([]hostAnswer, 0, l.asking.open+1)
+		e.answers = make([]hostAnswer, 0, l.asking.open+1)
 	}
-	e.answers = append(e.answers, a)
+	e.answers, e.first = append(e.answers, a), soonest(e.first, a.came)
 	if last := l.fleet.lastOf(a.name); a.err == nil && last != nil && last != a.snapshot {
 		other, more := watch.Change(last, a.snapshot)
 		if e.urgent = e.urgent || other; more {

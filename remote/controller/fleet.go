@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -24,10 +23,11 @@ type hostAnswer struct {
 
 // knownFleet has the last answer of each host. It is a value: with and of return changed copies.
 type knownFleet struct {
-	hosts []remote.Host
-	last  []snapshot.Host // the last answers, in the order of hosts
-	at    map[string]int  // the index of each host, by name
-	round int             // of the last tick, counted over restarts
+	hosts  []remote.Host
+	last   []snapshot.Host // the last answers, in the order of hosts
+	at     map[string]int  // the index of each host, by name
+	round  int             // of the last tick, counted over restarts
+	judged bool            // since the last answers
 	Fleet
 }
 
@@ -49,16 +49,17 @@ func (f knownFleet) of(hosts []remote.Host) knownFleet {
 func (f knownFleet) with(answers []hostAnswer, machines Machines, about func(remote.Host) agent.About) knownFleet {
 	f.last = slices.Clone(f.last)
 	for i := range f.last {
-		f.last[i].IsNew = false
+		f.last[i].IsNew = f.last[i].IsNew && !f.judged
 	}
+	f.judged = false
 	for _, a := range answers {
 		at, known := f.at[a.name]
 		if !known || a.askedAt.Before(f.last[at].AskedAt) { // the answer to a later request came first
 			continue
 		}
 		h := &f.last[at]
-		h.Snapshot, h.Err, h.AskedAt, h.Took, h.Round = a.snapshot, a.err, a.askedAt, a.took, a.round
-		if h.IsNew = time.Since(a.came) <= enforce.FreshFor; h.Err != nil {
+		h.Snapshot, h.Err, h.AskedAt, h.Took, h.Round, h.IsNew = a.snapshot, a.err, a.askedAt, a.took, a.round, true
+		if h.Err != nil {
 			h.Snapshot = nil
 		}
 	}
@@ -96,7 +97,8 @@ func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func
 			continue
 		}
 		if same := &m.Cluster.Hosts[at[first]]; same.Snapshot == nil && h.Snapshot != nil {
-			same.Snapshot, same.Err, same.AskedAt, same.Round, same.IsNew = h.Snapshot, nil, h.AskedAt, h.Round, h.IsNew
+			h.Name, h.Labels = same.Name, same.Labels
+			*same = h
 			m.reach(same.Name, asked[i], identities[i].via)
 		}
 		m.Duplicates = append(m.Duplicates, m.machines.duplicate(identities[i].name, identities[first].name))

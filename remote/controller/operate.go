@@ -85,7 +85,7 @@ func (c *Controller) carryOut(ctx context.Context, r *pendingAction) (text strin
 // explain returns what caps count for a user on a host, and which exemptions of operators apply.
 func (c *Controller) explain(host snapshot.Hostname, user snapshot.Username) []string {
 	now := c.Now()
-	plan, _, _ := rules.Judge(c.Memory.Operator.Policy(c.Policy, now), c.judgedCluster(), c.Memory.Rules, now)
+	plan, _, _ := rules.Judge(c.Memory.Operator.Policy(c.Policy, now), c.judgedCluster(now), c.Memory.Rules, now)
 	lines := plan.Counts.Explain(host, user)
 	for i := range c.Memory.Operator.Exemptions {
 		e := &c.Memory.Operator.Exemptions[i]
