@@ -50,7 +50,10 @@ func (r Rule) IsMovable() bool { return r.of().isMovable }
 
 // of returns the zero rule for an unknown one.
 func (r Rule) of() *rule {
-	return cmp.Or(snapshot.Find(rules, func(known *rule) bool { return known.Key == string(r) }), &rule{})
+	if known := snapshot.Find(rules, func(known *rule) bool { return known.Key == string(r) }); known != nil {
+		return known
+	}
+	return &rule{}
 }
 
 // Setting returns the rule's setting; false for an unknown rule.

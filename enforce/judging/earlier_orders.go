@@ -16,9 +16,9 @@ func (h *HostView) NoteIdleDetached(d *snapshot.Device, env *EnvView) {
 	h.j.Next.IdleDetached[snapshot.AttachmentKey{Host: h.Name, Device: d.Key(), EID: env.Env.EID}] = true
 }
 
-// sortIdleDetached gives the views of hosts their idle-detached devices. It replaces indices, of earlier versions and
+// assignIdleDetached gives the views of hosts their idle-detached devices. It replaces indices, of earlier versions and
 // hosts without UUIDs, by UUIDs.
-func (j *Judgement) sortIdleDetached() {
+func (j *Judgement) assignIdleDetached() {
 	for key, still := range maps.Clone(j.Next.IdleDetached) {
 		h, inFleet := j.ByName[key.Host]
 		if h == nil {
@@ -38,7 +38,7 @@ func (j *Judgement) sortIdleDetached() {
 	}
 }
 
-func sortTried[T any](j *Judgement, processes map[snapshot.ProcessKey]T) {
+func assignTried[T any](j *Judgement, processes map[snapshot.ProcessKey]T) {
 	for key := range processes {
 		if h, inFleet := j.ByName[key.Host]; !inFleet {
 			delete(processes, key)

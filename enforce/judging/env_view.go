@@ -123,8 +123,8 @@ type Excess struct {
 }
 
 // Relieve chooses the processes on a device that have to end so that the others use at most capacity bytes together. It
-// includes those for which gone is true, which end anyway or can't be ended: no others end in their place. Processes
-// without a figure of the driver never end.
+// includes pending ones, which end anyway or can't be ended: no others end in their place. Processes without a figure
+// of the driver never end.
 //
 // Any user may start a container for another user's environment. So processes without a proved user end for the excess
 // of all together, and proved ones only for the excess of proved ones.
@@ -164,8 +164,8 @@ func (e Excess) Container() (id string, info *snapshot.ContainerInfo) {
 	return id, info
 }
 
-// free chooses processes that free excess bytes, after those that are gone: the smallest process that alone frees the
-// rest or, without one, the largest. Ties go to the higher PID, most often the younger process.
+// free chooses processes that free excess bytes: first the pending ones, then one by one the smallest that alone frees
+// the rest or, without one, the largest. Ties go to the higher PID, most often the younger process.
 func free(processes []*snapshot.Process, bytes func(*snapshot.Process) int64, excess int64,
 	pending func(*snapshot.Process) bool,
 ) (ended []*snapshot.Process) {

@@ -83,9 +83,9 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 	j.keepExemptGPUs()
 	j.keepSilent()
 	j.markUnderWay()
-	j.sortIdleDetached()
-	sortTried(j, j.Next.Stuck)
-	sortTried(j, j.Next.RetryAt)
+	j.assignIdleDetached()
+	assignTried(j, j.Next.Stuck)
+	assignTried(j, j.Next.RetryAt)
 	return j
 }
 
@@ -154,9 +154,9 @@ func NewWarning(warn enforce.Warn, keys ...string) Warning { return Warning{warn
 // CheckDue sets the times of a finding, and reports whether to act on it: one of its warnings was over when the host
 // was asked for its snapshot, which is fresh. If one is over only now, or the snapshot is old, the finding is Deferred:
 // the host is asked again first. h is nil for a finding about several hosts. The caller adds the finding afterwards.
-func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Warning) (due bool) {
+func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, warnings ...Warning) (due bool) {
 	over := false // at Now; due is for the time of the host's snapshot
-	for i, c := range clocks {
+	for i, c := range warnings {
 		p := firstDue(c, func(key string) enforce.Presence { return j.CountPresence(h, f, c.warn, key) })
 		isDue, at := p.Due(c.warn, j.At(h))
 		isOver, _ := p.Due(c.warn, j.Now)

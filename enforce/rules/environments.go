@@ -186,7 +186,7 @@ func endable(h *judging.HostView, x *judging.Holder) bool {
 	})
 }
 
-// byPower is the power limit in per cent below which a GPU stayed, if it counts as idle by that alone; else 0.
+// byPower is the rule's percentage of the power limit if a GPU is idle by power alone; else 0.
 func byPower(h *judging.HostView, key enforce.UseKey, rule *enforce.Idle) int {
 	if use := h.Uses[key]; use.Idle.IsZero() || h.At.Sub(use.Idle) < rule.After {
 		return rule.BelowPower

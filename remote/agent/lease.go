@@ -70,8 +70,8 @@ func leaseFor(asked *fence.LeaseRequest, tookOver bool) *fence.LeaseRequest {
 	return &r
 }
 
-// GiveBack gives back the leases of connected hosts, so that any controller may follow. Other hosts refuse others for a
-// day.
+// GiveBack gives back the leases of connected hosts, so that any controller may follow. Hosts that aren't connected
+// refuse other controllers for a day.
 func (p *Pool) GiveBack(ctx context.Context) {
 	leave, err := p.beginCall()
 	if err != nil {

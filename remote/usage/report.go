@@ -108,7 +108,7 @@ func (d *Report) Groups(of func(user string) []string) {
 // OtherUsers is the key of all users with hidden names.
 const OtherUsers = "(other users)"
 
-// HideUsers joins all users' rows but one's.
+// HideUsers joins the rows of all users except one; of all for an empty name.
 func (d *Report) HideUsers(but string) {
 	others, rows := ReportRow{Key: OtherUsers}, []ReportRow{}
 	for i := range d.Rows {
