@@ -82,7 +82,7 @@ func (x *execution) signal(ctx context.Context, targets []*target, last, step *o
 		case err != nil:
 			o = failed("not begun, since the GPUs could not be read again: %v", err)
 		default:
-			o = x.signalOne(ctx, t, now, step)
+			o = x.signalOne(ctx, t, now, step, last == nil)
 		}
 		switch {
 		case !o.raised():
@@ -98,10 +98,10 @@ func (x *execution) signal(ctx context.Context, targets []*target, last, step *o
 	return signalled
 }
 
-// signalOne verifies and signals a target. Without a refusal it got the signal.
-func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, step *order.Step) refusal {
-	sig := unix.SignalNum(step.Signal)
-	asking := sig == unix.SIGTERM && t.earlier == nil
+// signalOne verifies and signals a target. Without a refusal it got the signal. Only the first step is skipped after an
+// earlier order, and may stop a container.
+func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, step *order.Step, first bool) refusal {
+	asking := first && t.earlier == nil
 	var running *container.Running
 	if asking {
 		running = x.findContainer(ctx, t, now)
@@ -109,7 +109,7 @@ func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, s
 	if o := x.verify(t, now); o.raised() {
 		return o
 	}
-	if sig == unix.SIGTERM && !asking {
+	if first && !asking {
 		return refusal{} // it got the signal by another order
 	}
 	release, err := x.hold()
@@ -119,11 +119,11 @@ func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, s
 	defer release()
 	if running != nil {
 		x.stop(t, *running)
-	} else if o := sendError(t.fd.signal(sig)); o.raised() {
+	} else if o := sendError(t.fd.signal(unix.SignalNum(step.Signal))); o.raised() {
 		return o
 	}
-	if sig == unix.SIGTERM && t.state == 'T' {
-		_ = t.fd.signal(unix.SIGCONT) // a job that its owner stopped (Ctrl-Z) would never handle SIGTERM
+	if first && t.state == 'T' {
+		_ = t.fd.signal(unix.SIGCONT) // a job that its owner stopped (Ctrl-Z) would never handle the signal
 	}
 	x.onAction(step.Verb + " " + t.item.Object())
 	return refusal{}
