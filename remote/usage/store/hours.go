@@ -19,8 +19,7 @@ const keepPeriods = 63 * 24 * time.Hour
 const hoursSchema = "CREATE TABLE cap_hours ({fleet integer,}cap text, period bigint, person text, seconds bigint NOT " +
 	"NULL, PRIMARY KEY ({fleet,}cap, period, person))"
 
-// Hours returns the GPU-hour counts of caps by ID, each of its last period, and until when they count; 0 if
-// unknown.
+// Hours returns the GPU-hour counts of caps by ID, each of its last period, and until when they count; 0 if unknown.
 func (s *Store) Hours(ctx context.Context) (all map[string]enforce.Hours, until int64, err error) {
 	all = make(map[string]enforce.Hours)
 	err = s.transaction(ctx, func(t *tx) {
