@@ -89,8 +89,8 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 	return j
 }
 
-// setTime sets when the host was asked, and how long it didn't answer before. A snapshot from before the end of an order
-// is not fresh.
+// setTime sets when the host was asked, and how long it didn't answer before. A snapshot from before the end of an
+// order is not fresh.
 func (h *HostView) setTime(host *snapshot.Host, known enforce.KnownHost, now time.Time) {
 	h.At, h.advances, h.LastLook = host.AskedAt, host.Round == 0 || host.Round != known.Round, known.Looked
 	if h.At.IsZero() {

@@ -50,7 +50,6 @@ type asking struct {
 	answers mailbox[hostAnswer]
 	hosts   map[string]bool // that are being asked, by name; true for those asked at the last tick
 	open    int             // how many were asked at the last tick and have not answered
-	done    bool            // all of these have answered, and no event has said so yet
 
 	watch *wake.Watch                // asks hosts when something happens there; nil for none
 	again map[snapshot.Hostname]bool // hosts that were asked again since the last tick
@@ -67,7 +66,7 @@ func (a *asking) tick(survey Survey, now func() time.Time, round int, interval t
 	for name := range a.hosts {
 		a.hosts[name] = false
 	}
-	a.open, a.done, a.again = len(survey.Hosts), len(survey.Hosts) == 0, make(map[snapshot.Hostname]bool)
+	a.open, a.again = len(survey.Hosts), make(map[snapshot.Hostname]bool)
 	a.ask(survey, now, round, true, turns)
 }
 
@@ -143,7 +142,6 @@ func (a *asking) noteAnswer(answer *hostAnswer) (atTick bool) {
 	delete(a.hosts, answer.name)
 	if atTick {
 		a.open--
-		a.done = a.open == 0
 	}
 	return atTick
 }

@@ -74,6 +74,7 @@ func (c *Controller) enforce(ctx context.Context, e *loopEvent) (ask []snapshot.
 	plan, next, events := rules.Judge(policy, c.judgedCluster(now), c.Memory.Rules, now)
 	orders := ordersOf(plan, &c.round)
 	c.round.add(plan, policy, now)
+	defer func() { c.round.Plan.Counts = nil }() // it refers to the rules' views of all hosts
 	if err := c.recordFirst(events, c.fleet.Duplicates, itemsOf(orders)); err != nil {
 		return plan.Ask // what can't be recorded isn't done: the memory stays as it was
 	}
@@ -84,7 +85,6 @@ func (c *Controller) enforce(ctx context.Context, e *loopEvent) (ask []snapshot.
 	if len(effects.Events) > 0 || c.round.Early == 0 { // after the first of a round only if there is something to say
 		c.emit(&c.round, effects.Events)
 	}
-	c.round.Plan.Counts = nil // it refers to the rules' views of all hosts, which the next judgement makes again
 	return slices.Concat(plan.Ask, effects.Ask)
 }
 

@@ -161,12 +161,13 @@ func (l *loop) stepWait() {
 
 func (l *loop) take(e *loopEvent, answers []hostAnswer) {
 	for _, a := range answers {
-		if !l.asking.noteAnswer(&a) { // a judgement asked for it
+		if l.asking.noteAnswer(&a) {
+			e.complete = l.asking.open == 0
+		} else { // a judgement asked for it, or an earlier tick
 			e.urgent, e.sooner = true, mostSooner
 		}
 		l.add(e, a)
 	}
-	e.complete, l.asking.done = e.complete || l.asking.done, false
 }
 
 func (l *loop) add(e *loopEvent, a hostAnswer) {

@@ -15,7 +15,8 @@ import (
 type LoopOptions struct {
 	// Interval is the time between two ticks, which ask all hosts; 0 for a single tick.
 	Interval time.Duration
-	Cycles   int // ends the loop after so many ticks; 0 for no end
+	// Cycles ends the loop with the round of this number; 0 for no end. Numbers go on in the next Loop of a controller.
+	Cycles int
 
 	// Hangup brings SIGHUP; nil for none. Reload is called for each one, once all hosts have answered that the last tick
 	// asked, or with the next event. It may Configure the controller.

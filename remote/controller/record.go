@@ -86,8 +86,6 @@ func recordOf(e *enforce.Event, round *Round) (audit.Record, bool) {
 		r.Kind, r.Reason = audit.KindFailed, fmt.Sprintf("%s: %v", remote.ClassOf(e.Err), e.Err)
 	case enforce.EventHeld:
 		r.Kind, r.User, r.Reason = audit.KindOverLimit, e.Held.User, e.Held.Because
-	case enforce.EventGuard:
-		r.Kind = audit.KindGuard
 	default:
 		return r, false
 	}
