@@ -28,7 +28,7 @@ type Link interface {
 	About(host remote.Host) agent.About
 }
 
-// Polled hides that a Link is a wake.Link, so that the loop asks hosts at ticks only.
+// Polled hides that a Link is a wake.Link, so that the loop waits for no events of hosts.
 type Polled struct{ Link }
 
 // Survey asks all hosts of a fleet. It changes none.
@@ -165,7 +165,7 @@ func (a *asking) askAgain(
 	}
 }
 
-// listen waits for events of the hosts that answered. With a nil link it does nothing: ticks ask them.
+// listen waits for events of the hosts that answered. With a nil link it does nothing.
 func (a *asking) listen(link wake.Link, fleet *knownFleet) {
 	if link == nil {
 		return

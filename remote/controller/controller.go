@@ -31,7 +31,7 @@ type Options struct {
 	Survey
 	// Policy is what is enforced; without one the controller only collects snapshots.
 	Policy enforce.Policy
-	// DryRun neither changes hosts nor keeps the memory. It judges once all hosts have answered.
+	// DryRun neither changes hosts nor saves the memory. It judges once all hosts have answered.
 	DryRun bool
 	Now    func() time.Time
 
@@ -42,7 +42,7 @@ type Options struct {
 	Store      Store
 	OnSave     func(error) // if set, is called in the background after each save
 	Companions []Companion // plan deliveries that aren't orders, such as messages to users
-	Sinks      []Sink      // get the events of each judgement that has some, and of the first one of a round
+	Sinks      []Sink      // see Sink
 }
 
 // Controller enforces a policy on a fleet.
@@ -188,7 +188,8 @@ func (c *Controller) planDeliveries(events []enforce.Event, orders []*sentOrder)
 	return deliveries, all
 }
 
-// save saves a changed memory in the background, if it is urgent or the last save was 10 s ago. Else it returns nil.
+// save saves a changed memory in the background, if it is urgent or the last save was 10 s ago. Else it returns nil, as
+// without a Store, in a dry run, or if not remote.MayBegin.
 func (c *Controller) save(ctx context.Context, urgent bool) *saving {
 	since := c.Now().Sub(c.background.saved)
 	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil ||

@@ -25,7 +25,8 @@ type Delivery struct {
 	}
 }
 
-// Companion plans deliveries that aren't orders, and learns their results. One goroutine calls it. It must not wait.
+// Companion plans deliveries that aren't orders, and learns their results; some send by themselves. One goroutine calls
+// it. It must not wait.
 type Companion interface {
 	// Plan returns what to send after a judgement; nothing in a dry run.
 	Plan(round *Round, events []enforce.Event) ([]*Delivery, Effects)
@@ -107,7 +108,7 @@ type stateWriter struct {
 }
 
 type saving struct {
-	done chan struct{} // closed when it, or a newer state, has been written
+	done chan struct{} // closed when it, or a newer state, has been written, or could not be
 	err  error         // of that write
 }
 

@@ -21,8 +21,8 @@ type loopEvent struct {
 	ended    []*Delivery
 	actions  []*pendingAction
 
-	urgent bool          // an answer shows a change
-	sooner time.Duration // mostSooner if an answer shows more use of GPUs, or a judgement asked for it
+	urgent bool          // an answer shows a change, or the last tick did not ask for it
+	sooner time.Duration // mostSooner if an answer shows more use of GPUs, or was asked for again, or at an earlier tick
 	first  time.Time     // when the first of answers came
 }
 
@@ -184,7 +184,8 @@ func (l *loop) add(e *loopEvent, a hostAnswer) {
 }
 
 // leastPause and mostPause bound the time between the starts of two judgements. By up to mostSooner one may start
-// sooner. So a violation rarely waits, and there are at most ten judgements a second on average.
+// sooner. So a violation rarely waits, and there are at most ten judgements a second on average. Actions, reloads and
+// ticks don't wait.
 const (
 	leastPause = 100 * time.Millisecond
 	mostPause  = 3 * time.Second

@@ -13,8 +13,8 @@ import (
 // hostAnswer is a host's snapshot, or the error in its place.
 type hostAnswer struct {
 	name     string    // of the host
-	askedAt  time.Time // by the monotonic clock, as came
-	came     time.Time
+	askedAt  time.Time // by Options.Now
+	came     time.Time // by time.Now
 	took     time.Duration
 	round    int
 	snapshot *snapshot.Snapshot

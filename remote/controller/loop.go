@@ -37,7 +37,7 @@ func (s *LoopOptions) step(wait time.Duration) {
 }
 
 // Loop enforces until its ticks are over, ctx ends, or each returns an error, which Loop returns. each gets a round
-// when all hosts have answered and no delivery is under way, or at the next tick. When ctx ends, Loop begins no
+// when all hosts have answered and no delivery is under way, or at the next tick, or at the end. When ctx ends, Loop begins no
 // further order, and waits for the outcomes of those under way.
 func Loop(ctx context.Context, c *Controller, s LoopOptions, each func(Round) error) error {
 	l := newLoop(ctx, c, s)
@@ -163,7 +163,7 @@ func (c *Controller) beginRound() {
 	}
 }
 
-// handle enforces at an event. Then it asks hosts again, and listens to those that answered.
+// handle enforces at an event. Then it listens to the hosts that answered, and asks again those of the plan.
 func (l *loop) handle(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	ask := l.enforce(ctx, e)
@@ -179,7 +179,7 @@ func (l *loop) handle(ctx context.Context, e *loopEvent) {
 	l.schedule(begun, took)
 }
 
-// wakeLink is the link to listen by; nil if only ticks ask hosts.
+// wakeLink is the link to listen by; nil not to wait for events of hosts.
 func (l *loop) wakeLink() wake.Link {
 	if link, may := l.Link.(wake.Link); may && l.Interval > 0 && !l.DryRun && !l.StopAtFailure {
 		return link
@@ -187,7 +187,7 @@ func (l *loop) wakeLink() wake.Link {
 	return nil
 }
 
-// isOver reports whether the round is complete: no answer of a host and no delivery is missing.
+// isOver reports whether no answer to the tick and no delivery is missing; in the last round no other answer either.
 func (l *loop) isOver() bool {
 	return !l.shown && l.asking.open == 0 && l.background.underWay == 0 && (!l.last || len(l.asking.hosts) == 0)
 }

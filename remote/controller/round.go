@@ -37,7 +37,7 @@ type Round struct {
 	Results  []OrderResult  // of orders that ended in this round, also of those sent earlier
 	UnderWay []order.OfHost // orders without an outcome yet
 	Notified []Notified     // the messages about findings, also those that failed
-	// Unrecorded is why the record could not be kept. Then nothing was done, unless there are Results.
+	// Unrecorded is why the record could not be kept. Without ActUnrecorded, nothing is done until it can be.
 	Unrecorded    error
 	RecordChanged bool             // Unrecorded differs from that of the last round
 	Hold          *operator.OnHold // an operator's stop of all rules; nil for none
@@ -51,7 +51,7 @@ type Round struct {
 	About  func(snapshot.Hostname) agent.About
 
 	judged     int            // how many times
-	sent       []order.OfHost // the Plan.Orders that could be recorded
+	sent       []order.OfHost // Plan.Orders after the last recorded judgement
 	unrecorded string         // the text of Unrecorded in the last round
 }
 
@@ -148,7 +148,8 @@ type Notified struct {
 	Err       error
 }
 
-// Sink consumes events, each once and in order, and at last the round that has Ended. It must not wait.
+// Sink consumes events, each once and in order: of judgements, operators and outcomes. It also gets a round after its
+// first judgement, when it has Ended and, without a policy, at answers. It must not wait.
 type Sink interface {
 	Consume(round *Round, events []enforce.Event)
 }

@@ -2,7 +2,7 @@
 //
 //	w := wake.Start(pool)
 //	defer w.Close()
-//	w.Watch(hosts) // after each tick: those that answered
+//	w.Watch(hosts) // at a tick, and after it: those that answered
 //	for looks := range w.Looks() { … }
 //
 // Each host is asked in its own goroutine, so that none delays another; a wait needs none. A host is asked at most ten
@@ -60,7 +60,7 @@ type waiting struct {
 	host  remote.Host
 	ctx   context.Context //nolint:containedctx // it lives as long as Watch lists the host
 	end   context.CancelFunc
-	again chan struct{} // has a value when the host answered at another tick
+	again chan struct{} // has a value after another call of Watch
 	round uint64        // the last call of Watch that listed it
 	rest  atomic.Int32  // calls of Watch until it is followed again; 0 while it is followed
 	since atomic.Int64  // when waiting began, in nanoseconds since the Watch began; or never
@@ -153,7 +153,7 @@ func (w *Watch) collect() {
 	}
 }
 
-// restWithoutEvents is after how many ticks a host without events is tried again: it may have another genv.
+// restWithoutEvents is after how many calls of Watch a host without events is tried again: it may have another genv.
 const restWithoutEvents = 16
 
 // follow repeats waiting for a host and asking it, unless it reports no events.
@@ -220,7 +220,7 @@ func (w *Watch) ask(one *waiting, woke bool) {
 	}
 }
 
-// afterTick waits until the host has answered another tick.
+// afterTick waits for another call of Watch, at or after a tick.
 func (h *waiting) afterTick() {
 	select {
 	case <-h.again:
