@@ -56,7 +56,7 @@ type asking struct {
 }
 
 // tick asks all hosts that are not being asked. Those without a turn come first.
-func (a *asking) tick(survey Survey, now func() time.Time, round int, interval time.Duration) {
+func (a *asking) tick(survey Survey, now func() time.Time, askRound int, interval time.Duration) {
 	turns := a.turns(survey.Hosts, interval)
 	survey.Hosts = slices.DeleteFunc(slices.Clone(survey.Hosts), func(h remote.Host) bool {
 		_, asked := a.hosts[h.Name]
@@ -67,7 +67,7 @@ func (a *asking) tick(survey Survey, now func() time.Time, round int, interval t
 		a.hosts[name] = false
 	}
 	a.open, a.again = len(survey.Hosts), make(map[snapshot.Hostname]bool)
-	a.ask(survey, now, round, true, turns)
+	a.ask(survey, now, askRound, true, turns)
 }
 
 // turns are when a tick asks the hosts that report events. They can wait, since their events show what happens there.
@@ -87,7 +87,7 @@ func (a *asking) turns(hosts []remote.Host, interval time.Duration) map[string]t
 }
 
 // ask asks hosts. For each it puts an answer, if only that the host was not asked.
-func (a *asking) ask(survey Survey, now func() time.Time, round int, atTick bool, turns map[string]time.Time) {
+func (a *asking) ask(survey Survey, now func() time.Time, askRound int, atTick bool, turns map[string]time.Time) {
 	for _, h := range survey.Hosts {
 		a.hosts[h.Name] = atTick
 	}
@@ -100,13 +100,13 @@ func (a *asking) ask(survey Survey, now func() time.Time, round int, atTick bool
 			s, err := survey.Link.Snapshot(ctx, h)
 			came := time.Now()
 			a.answers.put(hostAnswer{
-				name: h.Name, askedAt: askedAt, came: came, took: came.Sub(start), round: round, snapshot: s, err: err,
+				name: h.Name, askedAt: askedAt, came: came, took: came.Sub(start), askRound: askRound, snapshot: s, err: err,
 			})
 			return true, err
 		})
 		for _, r := range results {
 			if !r.Value {
-				a.answers.put(hostAnswer{name: r.Host.Name, askedAt: now(), came: time.Now(), round: round, err: r.Err})
+				a.answers.put(hostAnswer{name: r.Host.Name, askedAt: now(), came: time.Now(), askRound: askRound, err: r.Err})
 			}
 		}
 	})
@@ -161,7 +161,7 @@ func (a *asking) askAgain(
 		survey.Hosts = append(survey.Hosts, h)
 	}
 	if len(survey.Hosts) > 0 {
-		a.ask(survey, now, fleet.round, false, nil)
+		a.ask(survey, now, fleet.askRound, false, nil)
 	}
 }
 

@@ -72,7 +72,7 @@ func (c *Controller) enforce(ctx context.Context, e *loopEvent) (ask []snapshot.
 	now := c.Now()
 	policy := c.Memory.Operator.Policy(c.Policy, now)
 	plan, next, events := rules.Judge(policy, c.judgedCluster(now), c.Memory.Rules, now)
-	orders := ordersOf(plan, &c.round)
+	orders := makeOrders(plan, &c.round)
 	c.round.add(plan, policy, now)
 	defer func() { c.round.Plan.Counts = nil }() // it refers to the rules' views of all hosts
 	if err := c.recordFirst(events, c.fleet.Duplicates, itemsOf(orders)); err != nil {
@@ -97,7 +97,7 @@ func (c *Controller) learn(ended []*Delivery) {
 		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.position, b.position))
 	})
 	for _, d := range ended {
-		all.add(d.by.Learn(&c.round, d))
+		all.add(d.learner.Learn(&c.round, d))
 	}
 	for _, r := range all.results {
 		sent := order.OfHost{Host: r.Host, Order: r.Order}
@@ -170,14 +170,14 @@ func (c *Controller) planDeliveries(events []enforce.Event, orders []*sentOrder)
 	for _, companion := range c.Companions {
 		planned, effects := companion.Plan(&c.round, events)
 		for _, d := range planned {
-			d.by = companion
+			d.learner = companion
 		}
 		c.record(effects.Records)
 		deliveries, all.Ask = append(deliveries, planned...), append(all.Ask, effects.Ask...)
 		all.Events = append(effects.Events, all.Events...)
 	}
 	for _, o := range orders {
-		deliveries = append(deliveries, &Delivery{Host: o.Host, Send: o.send, by: o})
+		deliveries = append(deliveries, &Delivery{Host: o.Host, Send: o.send, learner: o})
 		all.Events = append(all.Events, enforce.Event{
 			Kind: enforce.EventActing, Host: o.Host, Order: &o.Order, Findings: o.findings,
 		})

@@ -20,7 +20,7 @@ type Delivery struct {
 	Content any   // for the Companion that planned it
 
 	round, position int         // the number of its round, and the position of its host in the fleet
-	by              interface { // its Companion, or the order
+	learner         interface { // its Companion, or the order
 		Learn(*Round, *Delivery) Effects
 	}
 }
@@ -56,12 +56,12 @@ func (l *Effects) add(more Effects) {
 }
 
 type background struct {
-	underWay int // deliveries
-	ended    mailbox[*Delivery]
+	sending int // deliveries
+	ended   mailbox[*Delivery]
 
 	unsaved bool      // the memory changed since the last save
 	saved   time.Time // when the last save began
-	writer  stateWriter
+	writer  memoryWriter
 }
 
 // dispatch is the only place that sends deliveries: side by side, after the save of the memory, even a failed one.
@@ -73,7 +73,7 @@ func (b *background) dispatch(ctx context.Context, link Link, f *knownFleet, del
 	for i := range f.Cluster.Hosts {
 		positions[f.Cluster.Hosts[i].Name] = i
 	}
-	b.underWay += len(deliveries)
+	b.sending += len(deliveries)
 	for _, one := range deliveries {
 		host, known := f.reached[one.Host]
 		if !known {
@@ -94,25 +94,25 @@ func (b *background) dispatch(ctx context.Context, link Link, f *knownFleet, del
 
 func (b *background) take() []*Delivery {
 	list := b.ended.take()
-	b.underWay -= len(list)
+	b.sending -= len(list)
 	return list
 }
 
-// stateWriter writes the state of a loop in the background. A newer state replaces those that still wait, so it is on
-// disk after two writes at most. The zero stateWriter is ready for use. It is safe for concurrent use.
-type stateWriter struct {
+// memoryWriter writes the memory in the background. A newer one replaces those that still wait, so it is on disk after
+// two writes at most. The zero memoryWriter is ready for use. It is safe for concurrent use.
+type memoryWriter struct {
 	mu     sync.Mutex
-	newest func() error // writes the newest state; nil once it is written
+	newest func() error // writes the newest memory; nil once it is written
 	last   *saving      // ends after all others
 	work   sync.WaitGroup
 }
 
 type saving struct {
-	done chan struct{} // closed when it, or a newer state, has been written, or could not be
+	done chan struct{} // closed when it, or a newer memory, has been written, or could not be
 	err  error         // of that write
 }
 
-func (w *stateWriter) Write(write func() error) *saving {
+func (w *memoryWriter) Write(write func() error) *saving {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s, before := &saving{done: make(chan struct{})}, w.last

@@ -46,16 +46,16 @@ func (l *loop) next(ctx context.Context) *loopEvent {
 // takeTick reports whether it is time for a tick. It skips a tick while all hosts are still being asked, or while
 // answers that are judged together are missing.
 func (l *loop) takeTick(now time.Time) bool {
-	if l.tick.IsZero() || now.Before(l.tick) {
+	if l.nextTick.IsZero() || now.Before(l.nextTick) {
 		return false
 	}
-	whole := l.DryRun || l.StopAtFailure || l.round.judged == 0 || now.Sub(l.begun) < enforce.FreshFor
+	awaitsAll := l.DryRun || l.StopAtFailure || l.round.judged == 0 || now.Sub(l.begun) < mostWait
 	canAsk := slices.ContainsFunc(l.Hosts, func(h remote.Host) bool {
 		_, asked := l.asking.hosts[h.Name]
 		return !asked
 	})
-	if len(l.Hosts) > 0 && (!canAsk || whole && l.asking.open > 0) {
-		l.tick = nextStart(l.start, now, l.Interval)
+	if len(l.Hosts) > 0 && (!canAsk || awaitsAll && l.asking.open > 0) {
+		l.nextTick = nextStart(l.start, now, l.Interval)
 		return false
 	}
 	return true
@@ -102,7 +102,7 @@ func (l *loop) wait(ctx context.Context, e *loopEvent, now time.Time) {
 		for _, look := range looks {
 			l.add(e, hostAnswer{
 				name: look.Host.Name, askedAt: l.Now().Add(-time.Since(look.Asked)), came: look.Came,
-				took: look.Came.Sub(look.Asked), round: l.fleet.round, snapshot: look.Snapshot,
+				took: look.Came.Sub(look.Asked), askRound: l.fleet.askRound, snapshot: look.Snapshot,
 			})
 			e.urgent = true
 		}
@@ -128,7 +128,7 @@ func (l *loop) patience(e *loopEvent, now time.Time) time.Duration {
 	}
 	until := judgeAt
 	if !e.complete && len(e.answers) == 0 {
-		until = soonest(judgeAt, l.tick)
+		until = soonest(judgeAt, l.nextTick)
 	}
 	if until.IsZero() {
 		return time.Hour
@@ -150,9 +150,9 @@ const longestOrders = 2 * order.MaxGrace
 // stepWait tells the watchdog how long it may take until the next event.
 func (l *loop) stepWait() {
 	switch {
-	case !l.tick.IsZero():
-		l.step(max(1, time.Until(l.tick)))
-	case l.background.underWay > 0:
+	case !l.nextTick.IsZero():
+		l.step(max(1, time.Until(l.nextTick)))
+	case l.background.sending > 0:
 		l.step(longestOrders)
 	default:
 		l.step(0)

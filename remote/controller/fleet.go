@@ -16,18 +16,18 @@ type hostAnswer struct {
 	askedAt  time.Time // by Options.Now
 	came     time.Time // by time.Now
 	took     time.Duration
-	round    int
+	askRound int
 	snapshot *snapshot.Snapshot
 	err      error
 }
 
 // knownFleet has the last answer of each host. It is a value: with and of return changed copies.
 type knownFleet struct {
-	hosts  []remote.Host
-	last   []snapshot.Host // the last answers, in the order of hosts
-	at     map[string]int  // the index of each host, by name
-	round  int             // of the last tick, counted over restarts
-	judged bool            // since the last answers
+	hosts    []remote.Host
+	last     []snapshot.Host // the last answers, in the order of hosts
+	at       map[string]int  // the index of each host, by name
+	askRound int             // of the last tick. Unlike Round.Number it is counted over restarts
+	judged   bool            // since the last answers
 	Fleet
 }
 
@@ -58,7 +58,7 @@ func (f knownFleet) with(answers []hostAnswer, machines Machines, about func(rem
 			continue
 		}
 		h := &f.last[at]
-		h.Snapshot, h.Err, h.AskedAt, h.Took, h.Round, h.IsNew = a.snapshot, a.err, a.askedAt, a.took, a.round, true
+		h.Snapshot, h.Err, h.AskedAt, h.Took, h.Round, h.IsNew = a.snapshot, a.err, a.askedAt, a.took, a.askRound, true
 		if h.Err != nil {
 			h.Snapshot = nil
 		}

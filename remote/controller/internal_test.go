@@ -76,7 +76,7 @@ func TestShownLines(t *testing.T) {
 // While the disk is slow, what comes is written together, the newest once.
 func TestWritesOfASlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w stateWriter
+		var w memoryWriter
 		var disk []int
 		begun := time.Now()
 		write := func(n int) <-chan struct{} {
@@ -103,7 +103,7 @@ func TestWritesOfASlowDisk(t *testing.T) {
 
 // What is said to be safe has been written, and never over something newer.
 func TestManyWritersAtATime(t *testing.T) {
-	var w stateWriter
+	var w memoryWriter
 	var disk, writing atomic.Int64
 	var writers sync.WaitGroup
 	for range 8 {
@@ -192,7 +192,7 @@ func TestTheRecordOfAnHour(t *testing.T) {
 	found("a", "eve", 10_000)
 	found("a", "eve", 1)
 	now, before = now.Add(quotaHour), len(log)
-	c.learn([]*Delivery{{by: learns{Records: []audit.Record{{Kind: audit.KindNotified, Reason: "suppressed", Host: "a", User: "eve"}}}}})
+	c.learn([]*Delivery{{learner: learns{Records: []audit.Record{{Kind: audit.KindNotified, Reason: "suppressed", Host: "a", User: "eve"}}}}})
 	require.Regexp(t, `^and \d+ more records within an hour, of findings that are left out$`, log[before].Text, "what fails to be told is no less counted")
 }
 

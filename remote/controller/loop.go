@@ -37,8 +37,8 @@ func (s *LoopOptions) step(wait time.Duration) {
 }
 
 // Loop enforces until its ticks are over, ctx ends, or each returns an error, which Loop returns. each gets a round
-// when all hosts have answered and no delivery is under way, or at the next tick, or at the end. When ctx ends, Loop begins no
-// further order, and waits for the outcomes of those under way.
+// when all hosts have answered and no delivery is under way, or at the next tick, or at the end. When ctx ends, Loop
+// begins no further order, and waits for the outcomes of those under way.
 func Loop(ctx context.Context, c *Controller, s LoopOptions, each func(Round) error) error {
 	l := newLoop(ctx, c, s)
 	defer l.close()
@@ -84,20 +84,20 @@ type loop struct {
 	timer  *time.Timer // of wait
 
 	start, begun time.Time // of the loop, and of the last tick
-	tick         time.Time // the next one; zero for none
+	nextTick     time.Time // zero for none
 	due          time.Time // when the next finding is due; zero for none
 	notBefore    time.Time // when to judge next, unless it may be sooner
 	last         bool      // no further tick follows
-	shown        bool      // the round was shown
+	roundOpen    bool      // the round was not shown yet
 }
 
 func newLoop(ctx context.Context, c *Controller, s LoopOptions) *loop {
-	l := &loop{Controller: c, LoopOptions: s, start: time.Now(), shown: true, timer: time.NewTimer(0)}
+	l := &loop{Controller: c, LoopOptions: s, start: time.Now(), timer: time.NewTimer(0)}
 	l.asking.hosts = make(map[string]bool)
 	l.asking.ctx, l.asking.cancel = context.WithCancel(ctx)
 	c.fleet = c.fleet.of(c.Hosts)
 	c.Memory.restoreCompanions(c.Companions)
-	l.tick = l.start
+	l.nextTick = l.start
 	return l
 }
 
@@ -111,10 +111,10 @@ func (l *loop) close() {
 
 // show ends the round, and passes it to each, once.
 func (l *loop) show(each func(Round) error) error {
-	if l.shown {
+	if !l.roundOpen {
 		return nil
 	}
-	l.shown = true
+	l.roundOpen = false
 	return each(l.endRound(time.Since(l.begun)))
 }
 
@@ -136,13 +136,13 @@ func (c *Controller) endRound(took time.Duration) Round {
 func (l *loop) startTick() {
 	l.step(0)
 	l.beginRound()
-	l.begun, l.shown = time.Now(), false
+	l.begun, l.roundOpen = time.Now(), true
 	l.last = l.Interval == 0 || l.Cycles > 0 && l.round.Number >= l.Cycles
-	l.asking.tick(l.Survey, l.Now, l.fleet.round, l.Interval)
+	l.asking.tick(l.Survey, l.Now, l.fleet.askRound, l.Interval)
 	l.asking.listen(l.wakeLink(), &l.fleet)
-	l.tick = nextStart(l.start, l.begun, l.Interval)
+	l.nextTick = nextStart(l.start, l.begun, l.Interval)
 	if l.last {
-		l.tick = time.Time{}
+		l.nextTick = time.Time{}
 	}
 }
 
@@ -157,9 +157,9 @@ func (c *Controller) beginRound() {
 	if c.round.Run == "" {
 		c.round.Run = rand.Text()[:8]
 	}
-	c.fleet.round = max(c.fleet.round, c.Memory.Rules.Round)
-	if c.fleet.round == 0 || !c.Memory.ReadOnly {
-		c.fleet.round++
+	c.fleet.askRound = max(c.fleet.askRound, c.Memory.Rules.Round)
+	if c.fleet.askRound == 0 || !c.Memory.ReadOnly {
+		c.fleet.askRound++
 	}
 }
 
@@ -189,17 +189,17 @@ func (l *loop) wakeLink() wake.Link {
 
 // isOver reports whether no answer to the tick and no delivery is missing; in the last round no other answer either.
 func (l *loop) isOver() bool {
-	return !l.shown && l.asking.open == 0 && l.background.underWay == 0 && (!l.last || len(l.asking.hosts) == 0)
+	return l.roundOpen && l.asking.open == 0 && l.background.sending == 0 && (!l.last || len(l.asking.hosts) == 0)
 }
 
 func (l *loop) finish(ctx context.Context, each func(Round) error) error {
 	l.asking.stopListening()
-	if l.shown && l.background.underWay == 0 && len(l.round.Results)+len(l.round.Notified) == 0 {
+	if !l.roundOpen && l.background.sending == 0 && len(l.round.Results)+len(l.round.Notified) == 0 {
 		return nil
 	}
-	if l.shown { // later results are shown in a round of their own
+	if !l.roundOpen { // later results are shown in a round of their own
 		l.beginRound()
-		l.shown, l.round.Plan = false, enforce.Plan{}
+		l.roundOpen, l.round.Plan = true, enforce.Plan{}
 	}
 	l.round.Stopped = l.round.judged == 0
 	patience := time.NewTimer(l.Drain)
@@ -208,7 +208,7 @@ func (l *loop) finish(ctx context.Context, each func(Round) error) error {
 	if l.Drain > 0 && ctx.Err() != nil {
 		late = patience.C
 	}
-	for isLate := false; l.background.underWay > 0 && !isLate; {
+	for isLate := false; l.background.sending > 0 && !isLate; {
 		l.step(longestOrders)
 		select {
 		case <-l.background.ended.ready():
@@ -228,6 +228,5 @@ func (l *loop) finish(ctx context.Context, each func(Round) error) error {
 func (c *Controller) Finish(ctx context.Context, each func(Round) error) error {
 	l := newLoop(ctx, c, LoopOptions{})
 	defer l.close()
-	l.shown = true
 	return l.finish(ctx, each)
 }

@@ -28,7 +28,7 @@ func (c *Controller) recordFirst(events []enforce.Event, duplicates []Duplicate,
 	}
 	err := c.Audit.Append()
 	if err == nil || c.ActUnrecorded {
-		err = cmp.Or(c.ahead(events, duplicates, items), err)
+		err = cmp.Or(c.writeAhead(events, duplicates, items), err)
 		if err != nil && !c.ActUnrecorded {
 			c.notSent(items, err)
 		}
@@ -46,8 +46,8 @@ const (
 	recordsAnHour = 4 << 20
 )
 
-// ahead writes findings, within the quotas, and items, and reserves room for the outcomes.
-func (c *Controller) ahead(events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
+// writeAhead writes findings, within the quotas, and items, and reserves room for the outcomes.
+func (c *Controller) writeAhead(events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
 	before := c.beyond() // of the last hour, which spend forgets
 	var records []audit.Record
 	for i := range events {
