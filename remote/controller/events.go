@@ -36,10 +36,11 @@ func (l *loop) next(ctx context.Context) *loopEvent {
 		now := time.Now()
 		// Answers and actions are handled before a tick.
 		e.tick = ctx.Err() == nil && len(e.actions)+len(e.answers) == 0 && !e.complete && l.takeTick(now)
-		if l.isReady(ctx, e, now) {
+		at := l.readyAt(e, now)
+		if ctx.Err() != nil || !at.IsZero() && !at.After(now) {
 			return e
 		}
-		l.wait(ctx, e, now)
+		l.wait(ctx, e, at)
 	}
 }
 
@@ -70,24 +71,34 @@ func nextStart(start, now time.Time, interval time.Duration) time.Time {
 // mostWait is how long an answer waits for others: it is still fresh then.
 const mostWait = enforce.FreshFor * 9 / 10
 
-// isReady reports whether to handle an event now. Answers of a tick are judged together, since limits hold for all of
-// them. But they wait at most mostWait for the others, and not at all if one shows a change.
-func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
-	switch {
-	case ctx.Err() != nil, len(e.actions) > 0, e.tick:
-		return true
-	case e.reload && l.asking.open == 0:
-		return true
-	case now.Before(l.notBefore.Add(-e.sooner)):
-		return false
+// readyAt is when to handle an event if nothing else comes in; zero for never. Answers of a tick are judged together,
+// since limits hold for all of them. But they wait at most mostWait for the others, and not at all if one is urgent.
+func (l *loop) readyAt(e *loopEvent, now time.Time) time.Time {
+	if e.tick || len(e.actions) > 0 || e.reload && l.asking.open == 0 {
+		return now
 	}
-	isDue := !l.due.IsZero() && !now.Before(l.due)
-	return len(e.ended) > 0 || e.complete || isDue ||
-		len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= mostWait)
+	at := l.due
+	if len(e.answers) > 0 {
+		at = soonest(at, e.first.Add(mostWait))
+	}
+	if len(e.ended) > 0 || e.complete || e.urgent {
+		at = now
+	}
+	if at.IsZero() {
+		return at
+	}
+	return judging.Later(at, l.notBefore.Add(-e.sooner))
 }
 
-func (l *loop) wait(ctx context.Context, e *loopEvent, now time.Time) {
-	l.timer.Reset(l.patience(e, now))
+// wait waits until something comes in, the event is ready, or it is time for a tick.
+func (l *loop) wait(ctx context.Context, e *loopEvent, until time.Time) {
+	if !e.complete && len(e.answers) == 0 {
+		until = soonest(until, l.nextTick)
+	}
+	l.timer.Stop()
+	if !until.IsZero() {
+		l.timer.Reset(time.Until(until))
+	}
 	l.stepWait()
 	hangup := l.Hangup
 	if e.reload {
@@ -113,27 +124,6 @@ func (l *loop) wait(ctx context.Context, e *loopEvent, now time.Time) {
 	case <-hangup:
 		e.reload = true
 	}
-}
-
-func (l *loop) patience(e *loopEvent, now time.Time) time.Duration {
-	judgeAt := l.due
-	if len(e.answers) > 0 {
-		judgeAt = soonest(judgeAt, e.first.Add(mostWait))
-	}
-	if len(e.ended) > 0 || e.complete || e.urgent {
-		judgeAt = now
-	}
-	if from := l.notBefore.Add(-e.sooner); !judgeAt.IsZero() && judgeAt.Before(from) {
-		judgeAt = from
-	}
-	until := judgeAt
-	if !e.complete && len(e.answers) == 0 {
-		until = soonest(judgeAt, l.nextTick)
-	}
-	if until.IsZero() {
-		return time.Hour
-	}
-	return max(until.Sub(now), 0)
 }
 
 // soonest is the earlier of two times. A zero time doesn't count.

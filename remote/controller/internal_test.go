@@ -203,13 +203,13 @@ func TestJudgementsASecond(t *testing.T) {
 		e, n := &loopEvent{complete: true, sooner: mostSooner}, 0
 		for begun := time.Now(); time.Since(begun) < time.Minute; n++ {
 			l.handle(t.Context(), e)
-			time.Sleep(l.patience(e, time.Now()))
+			time.Sleep(time.Until(l.readyAt(e, time.Now())))
 		}
 		require.Equal(t, 10+600, n)
 		for range 100 { // as for operators, whom nothing keeps waiting
 			l.handle(t.Context(), new(loopEvent))
 		}
-		require.Equal(t, mostSooner+leastPause, l.patience(&loopEvent{complete: true}, time.Now()))
+		require.Equal(t, mostSooner+leastPause, time.Until(l.readyAt(&loopEvent{complete: true}, time.Now())))
 	})
 }
 
