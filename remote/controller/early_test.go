@@ -339,6 +339,7 @@ func (p plans) Plan(round *controller.Round, _ []enforce.Event) (none []*control
 	p(round)
 	return none, effects
 }
+
 func (plans) Learn(*controller.Round, *controller.Delivery) (none controller.Effects) { return none }
 
 // TestASlowHost: the others are new in a judgement of each cycle, and asked again only if that comes late. The loop
