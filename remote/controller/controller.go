@@ -188,8 +188,8 @@ func (c *Controller) planDeliveries(events []enforce.Event, orders []*sentOrder)
 	return deliveries, all
 }
 
-// save saves a changed memory in the background, if it is urgent or the last save was 10 s ago. Else it returns nil, as
-// without a Store, in a dry run, or if not remote.MayBegin.
+// save saves a changed memory in the background, if it may, and it is urgent or the last save was 10 s ago. Else it
+// returns nil.
 func (c *Controller) save(ctx context.Context, urgent bool) *saving {
 	since := c.Now().Sub(c.background.saved)
 	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil ||

@@ -99,7 +99,7 @@ func (b *background) take() []*Delivery {
 }
 
 // memoryWriter writes the memory in the background. A newer one replaces those that still wait, so it is on disk after
-// two writes at most. The zero memoryWriter is ready for use. It is safe for concurrent use.
+// two writes at most. Its zero value is ready for use. It is safe for concurrent use.
 type memoryWriter struct {
 	mu     sync.Mutex
 	newest func() error // writes the newest memory; nil once it is written

@@ -90,7 +90,6 @@ func (l *loop) readyAt(e *loopEvent, now time.Time) time.Time {
 	return judging.Later(at, l.notBefore.Add(-e.sooner))
 }
 
-// wait waits until something comes in, the event is ready, or it is time for a tick.
 func (l *loop) wait(ctx context.Context, e *loopEvent, until time.Time) {
 	if !e.complete && len(e.answers) == 0 {
 		until = soonest(until, l.nextTick)

@@ -26,7 +26,7 @@ type knownFleet struct {
 	hosts    []remote.Host
 	last     []snapshot.Host // the last answers, in the order of hosts
 	at       map[string]int  // the index of each host, by name
-	askRound int             // of the last tick. Unlike Round.Number it is counted over restarts
+	askRound int             // of the last tick; unlike Round.Number over restarts
 	judged   bool            // since the last answers
 	Fleet
 }

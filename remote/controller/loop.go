@@ -15,8 +15,7 @@ import (
 type LoopOptions struct {
 	// Interval is the time between two ticks, which ask all hosts; 0 for a single tick.
 	Interval time.Duration
-	// Cycles ends the loop with the round of this number; 0 for no end. Numbers go on in the next Loop of a controller.
-	Cycles int
+	Cycles   int // ends the loop with the round of this number, counted over a controller's loops; 0 for no end
 
 	// Hangup brings SIGHUP; nil for none. Reload is called for each one, once all hosts have answered that the last tick
 	// asked, or with the next event. It may Configure the controller.
