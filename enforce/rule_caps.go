@@ -135,6 +135,7 @@ type ReservationTrouble struct {
 	Follows string `json:"follows"` // the consequence for the owner
 }
 
+// The kinds of a ReservationTrouble.
 const (
 	ReservedTooMany   = "too-many"
 	TooFewGPUs        = "too-few-gpus"

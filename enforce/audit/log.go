@@ -36,7 +36,7 @@ import (
 
 const (
 	defaultMaxBytes = 64 << 20
-	DefaultKeep     = 9
+	DefaultKeep     = 9 // rotated files
 )
 
 // Log is an append-only file of records. It is safe for concurrent use, and only needs a Path.

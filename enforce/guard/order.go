@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
+// The limits of an order.
 const (
 	MinLease  = time.Second
 	MaxLease  = 24 * time.Hour

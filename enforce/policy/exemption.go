@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// The limits of an exemption.
 const (
 	MaxReason     = 200 // characters
 	MaxExemption  = 30 * 24 * time.Hour

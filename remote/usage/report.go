@@ -15,6 +15,7 @@ import (
 // ReportSchema is that of a Report.
 const ReportSchema = "genv.remote.report/1"
 
+// What a row of a Report is about.
 const (
 	ByUser  = "user"
 	ByGroup = "group"

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// What was done to a host.
 const (
 	Unchanged   = "unchanged"
 	Installed   = "installed"

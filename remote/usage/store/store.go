@@ -38,6 +38,7 @@ type Options struct {
 	PseudonymsAfter time.Duration
 }
 
+// The defaults of Options.
 const (
 	DefaultKeepHours = 35 * 24 * time.Hour
 	DefaultKeepDays  = 731 * 24 * time.Hour
