@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
 )
 
@@ -82,7 +81,7 @@ type loop struct {
 	asking asking
 	timer  *time.Timer // of wait
 
-	start, begun time.Time // of the loop, and of the last tick
+	start, begun time.Time // of the loop, and of the round
 	nextTick     time.Time // zero for none
 	due          time.Time // when the next finding is due; zero for none
 	notBefore    time.Time // when to judge next, unless it may be sooner
@@ -162,7 +161,7 @@ func (c *Controller) beginRound() {
 	}
 }
 
-// handle enforces at an event. Then it listens to the hosts that answered, and asks again those of the plan.
+// handle enforces at an event. Then it listens to the hosts that answered, and asks again those that need it.
 func (l *loop) handle(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	ask := l.enforce(ctx, e)
@@ -198,7 +197,7 @@ func (l *loop) finish(ctx context.Context, each func(Round) error) error {
 	}
 	if !l.roundOpen { // later results are shown in a round of their own
 		l.beginRound()
-		l.roundOpen, l.round.Plan = true, enforce.Plan{}
+		l.begun, l.roundOpen = time.Now(), true
 	}
 	l.round.Stopped = l.round.judged == 0
 	patience := time.NewTimer(l.Drain)

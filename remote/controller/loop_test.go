@@ -242,7 +242,8 @@ func TestFinishWaitsForTheWriter(t *testing.T) {
 			return nil
 		})
 		untilWaiting(t, c)
-		require.NoError(t, c.Finish(t.Context(), func(controller.Round) error {
+		require.NoError(t, c.Finish(t.Context(), func(round controller.Round) error {
+			require.Less(t, round.Took, time.Hour, "since this round began")
 			synctest.Wait()
 			require.EqualValues(t, 1, writing.Load(), "the outcome came")
 			return nil
