@@ -19,7 +19,7 @@ import (
 // moment alone.
 //
 // Each call judges all hosts, most of them by a snapshot that was judged before. A rule of one host acts only on a
-// snapshot that is new, or at most two seconds old; a cap only if all snapshots that it counts are. Otherwise the
+// snapshot that is fresh (enforce.FreshFor); a cap only if all snapshots that it counts are. Otherwise the
 // finding is deferred, and Plan.Ask names the hosts to ask. Times of one host advance by Host.AskedAt.
 //
 // Hosts without a snapshot are skipped and don't count toward per-user caps.

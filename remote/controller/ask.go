@@ -42,7 +42,7 @@ type Survey struct {
 	Progress func(done, total int)
 }
 
-// asking asks hosts in the background. No host is asked twice at the same time.
+// asking asks hosts in the background: none twice at the same time, but for what watch asks.
 type asking struct {
 	ctx    context.Context //nolint:containedctx // it lives as long as the loop
 	cancel context.CancelFunc

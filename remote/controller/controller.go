@@ -55,7 +55,7 @@ type Controller struct {
 	background background
 }
 
-// Configure sets other options. Orders under way continue. It must not be called while an event is handled.
+// Configure sets other options. Orders under way continue. It must not be called while Loop enforces.
 func (c *Controller) Configure(options Options) {
 	c.Options = options
 	c.fleet = c.fleet.of(options.Hosts)
@@ -125,8 +125,8 @@ func (c *Controller) see(answers []hostAnswer) {
 	}
 }
 
-// mayJudge reports whether to judge now. A dry run, and the first judgement with StopAtFailure, wait until all hosts
-// have answered or failed.
+// mayJudge reports whether to judge now. A dry run, and the first judgement of a round with StopAtFailure, wait until
+// all hosts have answered or failed.
 func (c *Controller) mayJudge(ctx context.Context, complete bool) bool {
 	switch {
 	case c.Policy == nil, c.round.Stopped, !c.fleet.answered(), ctx.Err() != nil, remote.MayBegin(ctx) != nil:

@@ -17,7 +17,7 @@ type loopEvent struct {
 	tick     bool // ask all hosts
 	reload   bool
 	answers  []hostAnswer
-	complete bool // all hosts that were asked at the last tick have answered or failed
+	complete bool // with its answers all hosts have answered or failed that were asked at the last tick
 	ended    []*Delivery
 	actions  []*pendingAction
 
@@ -172,9 +172,9 @@ func (l *loop) add(e *loopEvent, a hostAnswer) {
 	}
 }
 
-// leastPause and mostPause bound the time between the starts of two judgements. By up to mostSooner one may start
-// sooner. So a violation rarely waits, and there are at most ten judgements a second on average. Actions, reloads and
-// ticks don't wait.
+// leastPause and mostPause bound how long a judgement waits after the start of another one. By up to mostSooner it may
+// start sooner. So a violation rarely waits, and there are at most ten judgements a second on average. Actions don't
+// wait.
 const (
 	leastPause = 100 * time.Millisecond
 	mostPause  = 3 * time.Second

@@ -27,7 +27,7 @@ type knownFleet struct {
 	last     []snapshot.Host // the last answers, in the order of hosts
 	at       map[string]int  // the index of each host, by name
 	askRound int             // of the last tick; unlike Round.Number over restarts
-	judged   bool            // since the last answers
+	judged   bool            // and recorded: the answers are no longer new
 	Fleet
 }
 
@@ -73,7 +73,7 @@ type Fleet struct {
 	Duplicates []Duplicate                     // left out of Cluster
 	Via        map[snapshot.Hostname]agent.Via // how each host that answered was asked, where the Link knows
 
-	reached  map[snapshot.Hostname]remote.Host // the name under which each host of Cluster answered
+	reached  map[snapshot.Hostname]remote.Host // each host of Cluster under the name that answered, if one did
 	machines Machines                          // to remember
 }
 

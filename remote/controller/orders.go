@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// sentOrder is an order: makeOrders makes it, dispatch sends it, and Learn returns its result.
+// sentOrder is an order to send: makeOrders makes it, dispatch sends it, and Learn returns its result.
 type sentOrder struct {
 	order.OfHost
 	items     []audit.Record    // its items as records
@@ -21,8 +21,8 @@ type sentOrder struct {
 	execution agent.Execution
 }
 
-// makeOrders returns the orders of a plan; none in a dry run. It also sets their IDs in the plan, before round.add
-// copies it.
+// makeOrders returns the orders of a plan; none in a dry run. It also sets their IDs and what they were judged by in the
+// plan, before round.add copies it.
 func makeOrders(plan enforce.Plan, round *Round) []*sentOrder {
 	if round.DryRun || len(plan.Orders) == 0 {
 		return nil

@@ -32,7 +32,7 @@ type Round struct {
 	Plan       enforce.Plan
 	DryRun     bool
 	Standby    bool // this controller only looks: another one acts, or may
-	Stopped    bool // nothing was judged: because of StopAtFailure, or because the run is ending
+	Stopped    bool // nothing more is judged: because of StopAtFailure, or because the run is ending
 
 	Results  []OrderResult  // of orders that ended in this round, also of those sent earlier
 	UnderWay []order.OfHost // orders without an outcome yet
@@ -149,7 +149,7 @@ type Notified struct {
 }
 
 // Sink consumes events, each once and in order: of judgements, operators and outcomes. It also gets a round after its
-// first judgement, when it has Ended and, without a policy, at answers. It must not wait.
+// first judgement if that was recorded, when it has Ended and, without a policy, at answers. It must not wait.
 type Sink interface {
 	Consume(round *Round, events []enforce.Event)
 }
