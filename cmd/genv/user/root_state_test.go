@@ -284,7 +284,7 @@ func TestWhatOneMachineFreesForReservations(t *testing.T) {
 		"reservations: [{users: [\"%sshd\"], gpus: 6, longest: 3h}]\n"), 0o644))
 	alice, bob := s.named()
 	hers, his := alice.open("bash"), bob.open("bash")
-	require.Equal(t, said{text: "Attached GPUs 0, 1, 2, 3 (H100 80GB HBM3)\n"}, his.sayAll("genv activate --id his --gpus 4"))
+	require.Equal(t, said{text: "Attached GPUs 0, 1, 2, 3 (H100 80GB HBM3)\n"}, his.sayAll("genv activate --id lent --gpus 4"))
 	require.Contains(t, hers.sayAll("genv reserve --gpus 6 --for 1h").text, "only root may reserve GPUs while no policy is enforced here")
 	cmd := s.admin().command("genv", "enforce", "--interval", "1h", "--policy", s.path("policy.yaml"), "--state-dir", s.path("admin"))
 	require.NoError(t, cmd.Start())
@@ -300,11 +300,11 @@ func TestWhatOneMachineFreesForReservations(t *testing.T) {
 	require.Regexp(t, `^Reserved: 6 GPUs from .*:\d\d UTC \(1h\), as [0-9a-f]{8}\nOthers use some of these GPUs: they are warned first, and lose them at about .*\n$`, hers.sayAll("TZ=UTC genv reserve --gpus 6 --for 1h").text)
 	require.Regexp(t, `"until":"[^"]*:00Z"`, his.say("genv reserve --list --format json").text, "whole minutes, as they are printed")
 	require.Contains(t, his.sayAll("genv attach --count 5").text, "6 GPUs of this host are reserved by sshd, until")
-	require.Equal(t, "Environment is active (his)\nAttached to GPUs at indices 0,1,2,3\n", statusOf(his), "he is warned first")
+	require.Equal(t, "Environment is active (lent)\nAttached to GPUs at indices 0,1,2,3\n", statusOf(his), "he is warned first")
 	require.Eventually(t, func() bool {
-		return strings.HasSuffix(statusOf(his), "Environment is active (his)\nAttached to GPUs at indices 2,3\n")
+		return strings.HasSuffix(statusOf(his), "Environment is active (lent)\nAttached to GPUs at indices 2,3\n")
 	}, 30*time.Second, 50*time.Millisecond, "what is reserved is seen at once, and not at the next look")
 	require.GreaterOrEqual(t, time.Since(begun), 3*time.Second)
 	require.Contains(t, his.sayAll("genv notices").text, "reserved")
-	require.Equal(t, said{text: "Attached GPUs 0, 1, 4, 5, 6, 7 (H100 80GB HBM3)\n"}, hers.sayAll("genv activate --id hers --gpus 6"))
+	require.Equal(t, said{text: "Attached GPUs 0, 1, 4, 5, 6, 7 (H100 80GB HBM3)\n"}, hers.sayAll("genv activate --id staff --gpus 6"))
 }

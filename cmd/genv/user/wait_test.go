@@ -180,7 +180,8 @@ func TestPlaceText(t *testing.T) {
 	}
 }
 
-// named are two persons with accounts of these names, which the tests of this package have: see sshd.Private.
+// named are two persons with accounts of these names, which the tests of this package have: see sshd.Private. Each test
+// has other ids of environments, since a service reads the claims of all processes of an account.
 func (s *station) named() (first, second *account) {
 	if system.Username(s.t.Context(), 60800) != "sshd" {
 		s.t.Skip("the accounts are those of this machine")
@@ -268,7 +269,7 @@ func TestWhatOneMachineAllows(t *testing.T) {
 	require.NoError(t, os.WriteFile(s.path("policy.yaml"), []byte("defaults: {warn: {for: 1h}}\ncaps: [{name: lab, gpus: 2}]\n"), 0o644))
 	alice, bob := s.named()
 	hers, his := alice.open("bash"), bob.open("bash")
-	require.Equal(t, said{}, hers.say("genv activate --id hers --gpus 1"))
+	require.Equal(t, said{}, hers.say("genv activate --id told --gpus 1"))
 	dry := s.admin().run("genv", "enforce", "--interval", "100ms", "--cycles", "3", "--dry-run", "--policy", s.path("policy.yaml"))
 	require.Zero(t, dry.Code, dry.Err)
 	require.NotContains(t, statusOf(hers), " of ")
@@ -276,7 +277,7 @@ func TestWhatOneMachineAllows(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	defer func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() }()
 	require.Eventually(t, func() bool {
-		return statusOf(hers) == "Environment is active (hers)\nAttached to GPUs at indices 0\n1 of 2 GPUs (lab)\n"
+		return statusOf(hers) == "Environment is active (told)\nAttached to GPUs at indices 0\n1 of 2 GPUs (lab)\n"
 	}, 30*time.Second, 50*time.Millisecond)
 	require.Contains(t, hers.sayAll("genv attach --count 3").text, "cap lab allows you 2 GPUs, and with this it would be 3 GPUs: you have 1 GPU on this host (GPU 0). ")
 	require.Equal(t, said{}, hers.say("genv attach --count 2"))
@@ -289,7 +290,7 @@ func TestWhatOneMachineAllows(t *testing.T) {
 func TestCapsOfOneMachine(t *testing.T) {
 	s := parallelStation(t)
 	alice, _ := s.named()
-	require.Equal(t, said{}, alice.open("bash").say("genv activate --id hers --gpus 1"))
+	require.Equal(t, said{}, alice.open("bash").say("genv activate --id capped --gpus 1"))
 	name := proctest.Try(os.Hostname()).OK(t)
 	require.NoError(t, os.Mkdir(s.path("config"), 0o755))
 	require.NoError(t, os.WriteFile(s.path("config/hosts.yaml"), []byte("hosts: ["+name+", other]\ngroups: {big: ["+name+"], small: [other]}\n"), 0o644))
