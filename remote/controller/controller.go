@@ -119,7 +119,7 @@ func (c *Controller) see(answers []hostAnswer) {
 		c.round.Stopped = c.StopAtFailure && len(c.fleet.Cluster.Failed()) > 0
 		return
 	}
-	c.Memory.Machines = c.fleet.machines
+	c.Memory.Machines, c.fleet.judged = c.fleet.machines, true
 	if len(answers) > 0 {
 		c.emit(&c.round, nil)
 	}

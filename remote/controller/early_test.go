@@ -373,3 +373,21 @@ func TestASlowHost(t *testing.T) {
 		})
 	}
 }
+
+// Without a policy nothing is judged, and an answer is new once.
+func TestNewWithoutAPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, isNew := newWakeful("a", "slow"), 0
+		w.hosts["slow"].takes = 3 * time.Second
+		c := controllerOf(controller.Polled{Link: w}, nil, "a", "slow")
+		c.Sinks = []controller.Sink{sinkOf(func(round *controller.Round, _ []enforce.Event) {
+			for _, h := range round.Cluster.Hosts {
+				if h.IsNew && !round.Ended {
+					isNew++
+				}
+			}
+		})}
+		require.NoError(t, controller.Loop(t.Context(), c, controller.LoopOptions{}, shown))
+		require.Equal(t, 2, isNew)
+	})
+}

@@ -27,7 +27,7 @@ type knownFleet struct {
 	last     []snapshot.Host // the last answers, in the order of hosts
 	at       map[string]int  // the index of each host, by name
 	askRound int             // of the last tick; unlike Round.Number over restarts
-	judged   bool            // and recorded: the answers are no longer new
+	judged   bool            // and recorded, or there is no policy: the answers are no longer new
 	Fleet
 }
 
